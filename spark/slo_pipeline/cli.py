@@ -1,9 +1,9 @@
 """`slo-pipeline`: one command, its branches imported only when they are used.
 
-Problem: the collector and the canary run in small pods and must not carry Spark; the jobs must not carry their servers.
-Shape: each branch offers `add_arguments(parser)` and `run(args) -> int`. The word on the command line decides which module is
-imported; the help of the others is one line here.
-Never: this module imports neither Spark nor aiohttp.
+Problem: the collector and the canary run in small pods and must not carry Spark; the jobs must not carry
+their servers. Shape: each branch offers `add_arguments(parser)` and `run(args) -> int`. The word on the
+command line decides which module is imported; the help of the others is one line here. Never: this module
+imports neither Spark nor aiohttp.
 """
 
 import argparse
@@ -106,7 +106,10 @@ def parser(*chosen: str) -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand and return its exit status: 0 done, 1 failed, 2 misused: wrong options or unusable input."""
+    """Run one subcommand and return its exit status.
+
+    It is 0 if done, 1 if failed, 2 for wrong options or unusable input.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     # Read when Arrow is imported. Its own allocator keeps what a segment took once: a quarter of a collector.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

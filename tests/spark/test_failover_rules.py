@@ -137,7 +137,7 @@ def test_a_slice_in_two_changes_is_booked_to_the_later_one_only(spark: SparkSess
     events = [elected(10_100, 2, 1, 2), elected(10_400, 3, 2, 1)]
     booked, judged = _booked(spark, tmp_path, events, _steady(20_000, without=range(10_000, 11_000)))
     assert [row["failover_id"] for row in rows(booked)] == ["main/orders/3"]
-    assert budget.check(budget.budget(booked, budget.Objective()), judged) == (1, 1)
+    assert budget.check(budget.budget(booked, budget.BudgetTarget()), judged) == (1, 1)
 
 
 def _fault(kind: str, at_ms: int, name: str, broker: int) -> Row:
@@ -330,8 +330,8 @@ def test_bookings_always_add_up_to_the_bad_seconds_of_each_group(spark: SparkSes
     assert found == bad_by_group
     assert len(listed) == sum(len(bad_s) for bad_s in bad_by_group.values())
     assert {row["booking"] for row in listed} >= {"failover", "reelection", "fault", "rollout", "unexplained"}
-    assert budget.check(budget.budget(booked, budget.Objective()), judged) == (len(listed), len(listed))
+    assert budget.check(budget.budget(booked, budget.BudgetTarget()), judged) == (len(listed), len(listed))
 
 
 def test_the_default_objective_allows_1296_seconds_in_30_days() -> None:
-    assert budget.Objective().budget_s == 1_296.0
+    assert budget.BudgetTarget().budget_s == 1_296.0

@@ -64,7 +64,7 @@ class LeaseHolder:
     def heard_for_s(self) -> float:
         """Seconds for which the API server has answered without a gap of `HEARD_MAX_S`.
 
-        The value is 0 while it does not answer.
+        It is 0 while it does not answer.
         """
         return self._monotonic_s() - self._hearing_since_s if self.silence_s < HEARD_MAX_S else 0.0
 

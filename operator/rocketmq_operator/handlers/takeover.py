@@ -297,7 +297,7 @@ class Takeover:
     async def _write_if_still_wrong(self, body: Json) -> Json | None:
         """Write a slice in the acting operator's place.
 
-        The result is None if it was done, or is newer, or another writer was faster.
+        Return None if it was done, or is newer, or another writer was faster.
         """
         metadata = body["metadata"]
         try:

@@ -1,9 +1,9 @@
 """One canary: a sender, a reader and a route watcher for one group.
 
-Problem: whether a group can be written, and whether it keeps what it acknowledged, is known only to a client that tries.
-Shape: three tasks over one sink. When told to stop, the sender ends first, then everything acknowledged is read, then the
-sink is flushed.
-Never: the three share a connection; a slow pull must not delay a send.
+Problem: whether a group can be written, and whether it keeps what it acknowledged, is known only to a client
+that tries. Shape: three tasks over one sink. When told to stop, the sender ends first, then everything
+acknowledged is read, then the sink is flushed. Never: the three share a connection; a slow pull must not
+delay a send.
 """
 
 import asyncio

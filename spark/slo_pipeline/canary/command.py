@@ -1,7 +1,7 @@
 """`slo-pipeline canary`: options, signals, exit status.
 
-Exit status: 0 ended by a signal with everything read and on the disk, 1 something was not written, 2 wrong options.
-Acknowledged sends that no master could be asked about are named in the log and stay without a row.
+Exit status: 0 ended by a signal with everything read and on the disk, 1 something was not written, 2 wrong
+options. Acknowledged sends that no master could be asked about are named in the log and stay without a row.
 """
 
 import argparse

@@ -1,10 +1,11 @@
 """Report at once how long writes failed and which messages were lost.
 
-Problem: whoever keeps the record of a failover wants to know within seconds what it cost, and the reports come later.
-Shape: every acknowledgement and every loss is noted; a stretch between two acknowledgements that is long enough is a gap,
-and so is one that has not ended. The report is complete from `since` on: it begins with the first acknowledgement, and
-whatever must be forgotten (too old, too many, not read) moves it on. Up to `until`, exclusively, every acknowledged send
-has its verdict, so that "nothing is lost" is said only of messages that the canary read.
+Problem: whoever keeps the record of a failover wants to know within seconds what it cost, and the reports
+come later. Shape: every acknowledgement and every loss is noted; a stretch between two acknowledgements that
+is long enough is a gap, and so is one that has not ended. The report is complete from `since` on: it begins
+with the first acknowledgement, and whatever must be forgotten (too old, too many, not read) moves it on. Up
+to `until`, exclusively, every acknowledged send has its verdict, so that "nothing is lost" is said only of
+messages that the canary read.
 
 ```
  ack ack ack          ack ack ...                          ack ack ...      now
@@ -12,9 +13,10 @@ has its verdict, so that "nothing is lost" is said only of messages that the can
  since                                                    until
 ```
 
-A message that was read from the old master is requested again from the new one, and until it was, `until` is before it. The
-canary learns of the new master within its route poll; so an `until` after an acknowledgement by the new master is proof.
-Never: a gap without an acknowledgement before it, and no gap shorter than the schedule makes by itself.
+A message that was read from the old master is requested again from the new one, and until it was, `until` is
+before it. The canary learns of the new master within its route poll; so an `until` after an acknowledgement
+by the new master is proof. Never: a gap without an acknowledgement before it, and no gap shorter than the
+schedule makes by itself.
 
 Pure: time is a parameter (monotonic nanoseconds).
 """
@@ -44,7 +46,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class GapState:
     """The current state; times are monotonic nanoseconds.
 
     Attributes:
@@ -117,7 +119,7 @@ class WriteGaps:
         """Note that a message which was acknowledged then will never be read."""
         self._begin_at(acknowledged_ns + 1)
 
-    def told(self, now_ns: int, unjudged_ns: int | None) -> Told:
+    def told(self, now_ns: int, unjudged_ns: int | None) -> GapState:
         """Return the current state.
 
         Args:
@@ -126,12 +128,12 @@ class WriteGaps:
         """
         until_ns = now_ns if unjudged_ns is None else unjudged_ns
         if self._since_ns is None:
-            return Told(None, until_ns, self._gap_ns_min)
+            return GapState(None, until_ns, self._gap_ns_min)
         self._begin_at(now_ns - KEPT_NS)
         gaps = [Gap(*gap) for gap in self._gaps]
         if now_ns - self._last_ns >= self._gap_ns_min:
             gaps.append(Gap(self._last_ns, None))
-        return Told(self._since_ns, until_ns, self._gap_ns_min, tuple(gaps), tuple(sorted(self._lost)))
+        return GapState(self._since_ns, until_ns, self._gap_ns_min, tuple(gaps), tuple(sorted(self._lost)))
 
     def _begin_at(self, since_ns: int) -> None:
         """Forget everything so far; claim nothing about earlier times."""

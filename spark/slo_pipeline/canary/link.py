@@ -1,10 +1,11 @@
 """The canary's connection to the current master: one at a time, opened when needed.
 
-Problem: an operation must not wait for another's misfortune, and a connection to a frozen host looks alive for minutes.
-Shape: operations share one connection and one dial. A dial has its own time, whoever began it, and each operation waits for
-it as long as it can; a connection that fails also fails its pending operations, and the next operation opens another one. After a time-out the connection is retired, as Java's client does: others under way on it may still get their
-answers, new ones dial.
-Never: a retry. The canary records the first result of each operation.
+Problem: an operation must not wait for another's misfortune, and a connection to a frozen host looks alive
+for minutes. Shape: operations share one connection and one dial. A dial has its own time, whoever began it,
+and each operation waits for it as long as it can; a connection that fails also fails its pending operations,
+and the next operation opens another one. After a time-out the connection is retired, as Java's client does:
+others under way on it may still get their answers, new ones dial. Never: a retry. The canary records the
+first result of each operation.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The canary's own series.
 
-Names and buckets are those that reports and alert rules read. Every result is shown at 0 from the start: Prometheus sees no
-increase in a series that appears with its first failure.
+Names and buckets are those that reports and alert rules read. Every result is shown at 0 from the start:
+Prometheus sees no increase in a series that appears with its first failure.
 """
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram

@@ -8,7 +8,8 @@ Layout, big-endian:
 | 8 | sequence, unique within the group |
 | 4 | CRC-32 of the sequence and the group's name |
 
-Pure. The group's name is part of the sum, so a message of another group's canary in the same topic is not taken for ours.
+Pure. The group's name is part of the sum, so a message of another group's canary in the same topic is not
+taken for ours.
 """
 
 import struct

@@ -1,8 +1,9 @@
 """Decide which acknowledged messages to read, when, and what the answers prove.
 
-Problem: an acknowledgement is a promise about the future. A message that the old master gives back a second later proves
-nothing about the new master; and a message that a broker does not show yet (its queue is built after its log) is not lost.
-Shape: every acknowledged send is a promise with a place, `(queue, offset)`, in one of these states:
+Problem: an acknowledgement is a promise about the future. A message that the old master gives back a second
+later proves nothing about the new master; and a message that a broker does not show yet (its queue is built
+after its log) is not lost. Shape: every acknowledged send is a promise with a place, `(queue, offset)`, in
+one of these states:
 
 ```
  waiting --age >= delay--> asked --the message is there--> read --connection or master changed--> again --there--> read
@@ -12,10 +13,11 @@ Shape: every acknowledged send is a promise with a place, `(queue, offset)`, in 
                                                                         +--for grace, by one and the same master--> missing
 ```
 
-Pending promises are requested oldest first, so that at any time everything older than the last verdict has its verdict.
-Messages already read stay for a while, and the canary requests them again when the master may have changed; it then reports only a contradiction.
-A place that is acknowledged a second time proves that the first message there is gone.
-Never: `missing` because no broker answered. A promise without an answer stays without a verdict.
+Pending promises are requested oldest first, so that at any time everything older than the last verdict has
+its verdict. Messages already read stay for a while, and the canary requests them again when the master may
+have changed; it then reports only a contradiction. A place that is acknowledged a second time proves that the
+first message there is gone. Never: `missing` because no broker answered. A promise without an answer stays
+without a verdict.
 
 Pure: time is a parameter (monotonic nanoseconds), pulls are carried out by the caller.
 """
@@ -26,12 +28,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 DELAY_NS = 3_000_000_000
-"""Age at which a message is first read: at a failover the newest acknowledgements are read from the new master."""
+"""Age at which a message is first read: at a failover the newest acknowledgements are read from the new
+master."""
 GRACE_NS = 5_000_000_000
 """How long one master must say "not there"; together with the delay below the reports' own 10 s."""
 DOUBT_INTERVAL_NS = 500_000_000
 KEPT_NS = 600_000_000_000
-"""How long to remember a read message for a second reading: longer than any replication lag that is not an outage itself."""
+"""How long to remember a read message for a second reading: longer than any replication lag that is not an
+outage itself."""
 PROMISES_MAX = 200_000
 
 
@@ -46,7 +50,7 @@ class State(enum.Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Promise:
+class AcknowledgedSend:
     """One acknowledged send.
 
     Attributes:
@@ -73,10 +77,10 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ReadVerdict:
     """The verdict on a promise: result `ok` or `missing`, and the text for the row."""
 
-    promise: Promise
+    promise: AcknowledgedSend
     result: str
     remark: str | None = None
 
@@ -85,7 +89,8 @@ class Verdict:
 class ReadPlan:
     """Promises in their states; see the module's text.
 
-    A promise leaves a queue lazily: an entry whose state is not the queue's is skipped when it comes to the front.
+    A promise leaves a queue lazily: an entry whose state is not the queue's is skipped when it comes to the
+    front.
 
     Attributes:
         delay_ns: age at which a promise is first requested.
@@ -100,8 +105,8 @@ class ReadPlan:
     kept_ns: int = KEPT_NS
     promises_max: int = PROMISES_MAX
     dropped: int = 0
-    _places: dict[tuple[int, int], Promise] = field(default_factory=dict)
-    _queues: dict[State, deque[Promise]] = field(
+    _places: dict[tuple[int, int], AcknowledgedSend] = field(default_factory=dict)
+    _queues: dict[State, deque[AcknowledgedSend]] = field(
         default_factory=lambda: {state: deque() for state in State if state is not State.GONE}
     )
 
@@ -125,9 +130,12 @@ class ReadPlan:
         """Ask for everything at once from now on: no more sends will come."""
         self.delay_ns = 0
 
-    def promise(self, sequence: int, queue_id: int, offset: int, now_ns: int) -> list[Verdict]:
-        """Take an acknowledged send; return the verdict on a message whose place it took, if there was one."""
-        verdicts: list[Verdict] = []
+    def promise(self, sequence: int, queue_id: int, offset: int, now_ns: int) -> list[ReadVerdict]:
+        """Take an acknowledged send.
+
+        Return the verdict on a message whose place it took, if there was one.
+        """
+        verdicts: list[ReadVerdict] = []
         former = self._places.get((queue_id, offset))
         if former is not None:
             verdicts.append(self._missing(former, f"its place was given to {sequence}"))
@@ -135,7 +143,7 @@ class ReadPlan:
         if len(self._places) >= self.promises_max:
             self.dropped += 1
             return verdicts
-        promise = Promise(sequence, queue_id, offset, now_ns)
+        promise = AcknowledgedSend(sequence, queue_id, offset, now_ns)
         self._places[queue_id, offset] = promise
         self._enter(promise, State.WAITING)
         return verdicts
@@ -149,8 +157,11 @@ class ReadPlan:
             promise.doubted_by = ""
             promise.ask_at_ns = 0
 
-    def next_pull(self, now_ns: int) -> Promise | None:
-        """Return the promise to ask for now: a doubted one, the oldest that waits, one to read again; None if none."""
+    def next_pull(self, now_ns: int) -> AcknowledgedSend | None:
+        """Return the promise to ask for now, or None.
+
+        A doubted one comes first, then the oldest that waits, then one to read again.
+        """
         doubted = self._front(State.DOUBTED)
         if doubted is not None and doubted.ask_at_ns <= now_ns:
             return doubted
@@ -160,8 +171,8 @@ class ReadPlan:
         return self._front(State.AGAIN)
 
     def answered(
-        self, asked: Promise, found: Mapping[int, int | None], master: str, now_ns: int
-    ) -> list[Verdict]:
+        self, asked: AcknowledgedSend, found: Mapping[int, int | None], master: str, now_ns: int
+    ) -> list[ReadVerdict]:
         """Take a master's answer to a pull at a promise's place.
 
         Args:
@@ -174,7 +185,7 @@ class ReadPlan:
             Verdicts on the promise and on others whose places are in the answer.
         """
         others = [self._places.get((asked.queue_id, offset)) for offset in found]
-        verdicts: list[Verdict] = []
+        verdicts: list[ReadVerdict] = []
         for promise in (asked, *(other for other in others if other is not None and other is not asked)):
             if promise.state is State.GONE:
                 continue
@@ -184,15 +195,15 @@ class ReadPlan:
                 verdicts += self._absent(promise, master, now_ns)
         return verdicts
 
-    def _there(self, promise: Promise, master: str) -> list[Verdict]:
+    def _there(self, promise: AcknowledgedSend, master: str) -> list[ReadVerdict]:
         first = not promise.read_from
         promise.read_from = master
         promise.doubted_by = ""
         if promise.state is not State.READ:
             self._enter(promise, State.READ)
-        return [Verdict(promise, "ok")] if first else []
+        return [ReadVerdict(promise, "ok")] if first else []
 
-    def _absent(self, promise: Promise, master: str, now_ns: int) -> list[Verdict]:
+    def _absent(self, promise: AcknowledgedSend, master: str, now_ns: int) -> list[ReadVerdict]:
         if promise.doubted_by != master:
             promise.doubted_by = master
             promise.doubted_since_ns = now_ns
@@ -208,15 +219,15 @@ class ReadPlan:
             self._queues[State.DOUBTED].rotate(-1)
         return []
 
-    def _missing(self, promise: Promise, remark: str) -> Verdict:
+    def _missing(self, promise: AcknowledgedSend, remark: str) -> ReadVerdict:
         self._forget(promise)
-        return Verdict(promise, "missing", remark)
+        return ReadVerdict(promise, "missing", remark)
 
-    def _enter(self, promise: Promise, state: State) -> None:
+    def _enter(self, promise: AcknowledgedSend, state: State) -> None:
         promise.state = state
         self._queues[state].append(promise)
 
-    def _forget(self, promise: Promise) -> None:
+    def _forget(self, promise: AcknowledgedSend) -> None:
         promise.state = State.GONE
         del self._places[promise.queue_id, promise.offset]
 
@@ -226,13 +237,13 @@ class ReadPlan:
         ) is not None and oldest.acknowledged_ns + self.kept_ns < now_ns:
             self._forget(oldest)
 
-    def _front(self, state: State) -> Promise | None:
+    def _front(self, state: State) -> AcknowledgedSend | None:
         queue = self._queues[state]
         while queue and queue[0].state is not state:
             queue.popleft()
         return queue[0] if queue else None
 
-    def _held(self, *states: State) -> list[Promise]:
+    def _held(self, *states: State) -> list[AcknowledgedSend]:
         # Once each: a promise that came back to a state may have a skipped entry of its first time there.
         held = (promise for state in states for promise in self._queues[state] if promise.state is state)
         return list(dict.fromkeys(held))

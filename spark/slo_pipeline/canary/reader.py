@@ -1,9 +1,9 @@
 """Read back acknowledged messages, and read them again when the master may have changed.
 
-Problem and states: `read_plan`. This is its shell: it pulls from the group's master, over a connection of its own, and
-writes one row for each verdict. A broker that does not answer yields no verdict and no row; the promise is requested again
-as soon as there is a master.
-Never: it reads from a slave, and never judges by time alone.
+Problem and states: `read_plan`. This is its shell: it pulls from the group's master, over a connection of its
+own, and writes one row for each verdict. A broker that does not answer yields no verdict and no row; the
+promise is requested again as soon as there is a master. Never: it reads from a slave, and never judges by
+time alone.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ import logging
 from controller_core.channel import ChannelError
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.errors import RemotingProtocolError
-from slo_pipeline.canary.gaps import Told, WriteGaps
+from slo_pipeline.canary.gaps import GapState, WriteGaps
 from slo_pipeline.canary.link import Link
 from slo_pipeline.canary.metrics import CanaryMetrics
 from slo_pipeline.canary.payload import decode
-from slo_pipeline.canary.read_plan import Promise, ReadPlan, Verdict
+from slo_pipeline.canary.read_plan import AcknowledgedSend, ReadPlan, ReadVerdict
 from slo_pipeline.canary.requests import pull_request
 from slo_pipeline.canary.route import RouteWatcher
 from slo_pipeline.canary.rows import Operation, probe_row
@@ -82,7 +82,7 @@ class Reader:
         now_ns = self._clock.monotonic_ns()
         self._write(verdicts, now_ns, now_ns, operation.address)
 
-    def told(self) -> Told:
+    def told(self) -> GapState:
         """Return the gaps and losses that are known now."""
         return self._gaps.told(self._clock.monotonic_ns(), self._plan.unjudged_ns)
 
@@ -139,7 +139,9 @@ class Reader:
         self._write(self._plan.answered(asked, found, master, now_ns), start_ns, now_ns, master)
         return True
 
-    def _found(self, code: int, remark: str | None, body: bytes, asked: Promise) -> dict[int, int | None]:
+    def _found(
+        self, code: int, remark: str | None, body: bytes, asked: AcknowledgedSend
+    ) -> dict[int, int | None]:
         if code not in _ANSWERED:
             raise PullError(f"code {code}: {remark}")
         if code != ResponseCode.SUCCESS:
@@ -150,7 +152,7 @@ class Reader:
             if message.queue_id == asked.queue_id
         }
 
-    def _write(self, verdicts: list[Verdict], start_ns: int, end_ns: int, master: str) -> None:
+    def _write(self, verdicts: list[ReadVerdict], start_ns: int, end_ns: int, master: str) -> None:
         for verdict in verdicts:
             promise = verdict.promise
             operation = Operation(

@@ -1,7 +1,7 @@
 """The four requests of the canary, and what the answers to a send mean.
 
-Pure. Producer and consumer group are those RocketMQ keeps for testing itself: brokers know them without being told, also
-where subscription groups are not made by themselves.
+Pure. Producer and consumer group are those RocketMQ keeps for testing itself: brokers know them without being
+told, also where subscription groups are not made by themselves.
 
 Source: MixAll.java (SELF_TEST_*), PullMessageProcessor.java, SendMessageProcessor.java (5.2.0 to 5.5.0).
 """
@@ -61,9 +61,9 @@ def create_topic_request(topic: str, queues: int) -> RemotingCommand:
 def send_result(code: int, remark: str | None) -> str:
     """Return the word of `probe_ops.result` for a broker's answer to a send.
 
-    A slave answers code 2 with `[REJECTREQUEST]` (a master whose page cache is busy does too; the remark is stored beside
-    the word), or 14 when its role changed while the message was on its way. IN_SYNC_REPLICAS_NOT_ENOUGH lacks a code of
-    its own on the wire: it is code 1 and a remark.
+    A slave answers code 2 with `[REJECTREQUEST]` (a master whose page cache is busy does too; the remark is
+    stored beside the word), or 14 when its role changed while the message was on its way.
+    IN_SYNC_REPLICAS_NOT_ENOUGH lacks a code of its own on the wire: it is code 1 and a remark.
     """
     words = remark or ""
     match code:

@@ -1,11 +1,10 @@
 """Find the master of the group in the name server's route.
 
-Problem: a client learns of a new master from the name server only, and only when it asks; the time from election to that
-answer is a phase of every failover.
-Shape: the canary asks the name server five times per second, and at once after a failed operation. A change of the address of
-brokerId 0 calls `on_change`. If the name server does not know the topic yet, the master can still be found: then the
-canary requests the list of all groups.
-Never: an answer that did not come changes the route; a client keeps what it last heard, too.
+Problem: a client learns of a new master from the name server only, and only when it asks; the time from
+election to that answer is a phase of every failover. Shape: the canary asks the name server five times per
+second, and at once after a failed operation. A change of the address of brokerId 0 calls `on_change`. If the
+name server does not know the topic yet, the master can still be found: then the canary requests the list of
+all groups. Never: an answer that did not come changes the route; a client keeps what it last heard, too.
 """
 
 import asyncio

@@ -1,12 +1,12 @@
 """Sends on an intended schedule, each recorded as it went.
 
-Problem: a producer that waits for an answer before it sends again sends little while nothing answers, and so reports an
-outage as one slow send (coordinated omission). One that retries reports it as none.
-Shape: open loop. Slot k is sent at its time whatever became of the slots before, each in a task of its own, with one
-second from its *intended* time to its answer. One slot is one attempt is one row; the sender never retries. A slot
-this process was itself too late for, by half of that time, is not sent and not recorded: if that befalls a whole second, it
-is unknown, not bad.
-Never: a send is counted as failed because of us, or as good because it was tried twice.
+Problem: a producer that waits for an answer before it sends again sends little while nothing answers, and so
+reports an outage as one slow send (coordinated omission). One that retries reports it as none. Shape: open
+loop. Slot k is sent at its time whatever became of the slots before, each in a task of its own, with one
+second from its *intended* time to its answer. One slot is one attempt is one row; the sender never retries. A
+slot this process was itself too late for, by half of that time, is not sent and not recorded: if that befalls
+a whole second, it is unknown, not bad. Never: a send is counted as failed because of us, or as good because
+it was tried twice.
 """
 
 import asyncio
@@ -108,7 +108,10 @@ class Sender:
             await self._link.close()
 
     async def _get_ready(self) -> None:
-        """Find the master and make the topic before the first slot; a group that is down is not waited for longer."""
+        """Find the master and make the topic before the first slot.
+
+        A group that is down is not waited for longer.
+        """
         ready_by_ns = self._clock.monotonic_ns() + READY_S_MAX * NS_PER_S
         while self._clock.monotonic_ns() < ready_by_ns and not self._stopping.is_set():
             if self._route.route.queues:
@@ -196,7 +199,10 @@ class Sender:
         return max(0.0, (deadline_ns - self._clock.monotonic_ns()) / NS_PER_S)
 
     def _ensure_topic(self) -> None:
-        """Make the topic on the master, unless that is under way: a new master may not have heard of it yet."""
+        """Make the topic on the master, unless that is under way.
+
+        A new master may not have heard of it yet.
+        """
         if self._creating is None or self._creating.done():
             self._creating = asyncio.create_task(self._create_topic(self._route.route.master))
 

@@ -1,6 +1,7 @@
 """The body of an answer to PULL_MESSAGE: stored messages one after another.
 
-Pure. Only what a reader of canary messages needs is taken out: where a message lies in its queue, and its body.
+Pure. Only what a reader of canary messages needs is taken out: where a message lies in its queue, and its
+body.
 
 | bytes | field |
 |---|---|

@@ -1,11 +1,11 @@
 """The collector: targets of a file and of pods, one task a target, and segments every minute.
 
-Problem: the figures of a failover are lost if the process that gathers them trips over the very failure it watches.
-Shape: a task for each target, none of which waits for another; a flush on its own beat; who the targets are is looked at again
-when the file changes or a pod does. After a kill the segments tell which events are already there (their ids) and how far each stream was
-read (metadata of the event segments), so following goes on without a gap and without doubles. Samples that were not
-written are lost: at most one segment's time.
-Never: it decides anything about what it sees.
+Problem: the figures of a failover are lost if the process that gathers them trips over the very failure it
+watches. Shape: a task for each target, none of which waits for another; a flush on its own beat; who the
+targets are is looked at again when the file changes or a pod does. After a kill the segments tell which
+events are already there (their ids) and how far each stream was read (metadata of the event segments), so
+following goes on without a gap and without doubles. Samples that were not written are lost: at most one
+segment's time. Never: it decides anything about what it sees.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ import aiohttp
 from slo_pipeline.collect.kubernetes.cluster import ClusterSettings, gather_cluster
 from slo_pipeline.collect.kubernetes.discovery import Merged, merged
 from slo_pipeline.collect.kubernetes.pods import PodBook
-from slo_pipeline.collect.scraping.event_rows import EventLog
+from slo_pipeline.collect.scraping.event_rows import TakenEvents
 from slo_pipeline.collect.scraping.followers import EventIntake, follow_file, follow_stream
 from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.scraper import ScrapeContext, scrape_forever
@@ -75,7 +75,7 @@ class Collector:
         self._store = store
         self._metrics = metrics
         self._clock = AnchoredClock()
-        self._log = EventLog()
+        self._log = TakenEvents()
         self._sink = SegmentSink(store, lambda: {POSITIONS_KEY: self._log.positions_text()})
         cluster = settings.cluster
         self._pods = PodBook(cluster.namespaces if cluster else ())
@@ -95,7 +95,8 @@ class Collector:
         """Collect until cancelled.
 
         Raises:
-            TargetsError: the targets file cannot be used at the start; later ones are logged and the old list stays.
+            TargetsError: the targets file cannot be used at the start; later ones are logged and the old list
+                stays.
         """
         self._listed.refresh()
         async with aiohttp.ClientSession(
@@ -168,7 +169,10 @@ class Collector:
         self._told = found
 
     async def _collect(self, target: Target, session: aiohttp.ClientSession) -> None:
-        """Collect from a target until cancelled; what it made of us that we did not foresee ends none of the others."""
+        """Collect from a target until cancelled.
+
+        An unforeseen failure at one target does not end the others.
+        """
         while True:
             try:
                 await self._collect_from(target, session)

@@ -1,7 +1,7 @@
 """`slo-pipeline collect`: options, signals, exit status.
 
-Exit status: 0 ended by a signal with everything on the disk, 1 something could not be written, 2 wrong options or
-targets.
+Exit status: 0 ended by a signal with everything on the disk, 1 something could not be written, 2 wrong
+options or targets.
 """
 
 import argparse
@@ -79,7 +79,8 @@ def cluster_settings(args: argparse.Namespace) -> ClusterSettings | None:
     """Return the sources within Kubernetes; None if the options name none.
 
     Raises:
-        NoClusterError: the options need a cluster and the process runs outside one, or they name too many namespaces.
+        NoClusterError: the options need a cluster and the process runs outside one, or they name too many
+            namespaces.
     """
     namespaces = {*args.kubernetes_events, *args.kubelet_metrics, *args.discover}
     if not namespaces:

@@ -1,15 +1,15 @@
 """Prometheus text to samples, fast enough for a scrape a second of every process.
 
-Problem: a broker's page holds the same few hundred series every second; only the numbers change. A general parser
-takes apart names, labels and escapes each time, at about 20,000 samples per second.
-Shape: everything before the value is looked up as one string. Only a line never seen before is taken apart, by a
-strict parser of names, labels and escapes; its result is cached under that string (`series_text`). The memory is bounded, so that a
-page with ever new labels costs speed and not memory.
+Problem: a broker's page holds the same few hundred series every second; only the numbers change. A general
+parser takes apart names, labels and escapes each time, at about 20,000 samples per second. Shape: everything
+before the value is looked up as one string. Only a line never seen before is taken apart, by a strict parser
+of names, labels and escapes; its result is cached under that string (`series_text`). The memory is bounded,
+so that a page with ever new labels costs speed and not memory.
 
-What a sample is follows from its name (`_total`, `_bucket`, `_sum`, `_count`). `# TYPE` and `# HELP` are not read: the
-OpenTelemetry exporter 1.29 of RocketMQ 5.1.4 to 5.3 writes `# TYPE` lines under names no sample has, and stamps
-samples with milliseconds; 1.44 (5.4 on) does neither. Both come out alike here. Exemplars are dropped.
-Never: it does no I/O, and one bad line never costs the others; it is counted.
+What a sample is follows from its name (`_total`, `_bucket`, `_sum`, `_count`). `# TYPE` and `# HELP` are not
+read: the OpenTelemetry exporter 1.29 of RocketMQ 5.1.4 to 5.3 writes `# TYPE` lines under names no sample
+has, and stamps samples with milliseconds; 1.44 (5.4 on) does neither. Both come out alike here. Exemplars are
+dropped. Never: it does no I/O, and one bad line never costs the others; it is counted.
 
 Source: Prometheus documentation, "Exposition formats", text format 0.0.4; opentelemetry-java issue 5716.
 """
@@ -19,7 +19,15 @@ from typing import NamedTuple
 
 from slo_pipeline.formats.series_text import Series, SeriesCache, SeriesError, split_series
 
-__all__ = ["PAGE_SERIES_MAX", "SERIES_CACHED_MAX", "ExpositionParser", "Page", "Sample", "Series", "lines_of"]
+__all__ = [
+    "PAGE_SERIES_MAX",
+    "SERIES_CACHED_MAX",
+    "ExpositionPage",
+    "ExpositionParser",
+    "Sample",
+    "Series",
+    "lines_of",
+]
 
 SERIES_CACHED_MAX = 100_000
 PAGE_SERIES_MAX = SERIES_CACHED_MAX // 2
@@ -37,7 +45,7 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ExpositionPage:
     """A parsed page: samples in its order, and the number of lines that are not samples."""
 
     samples: list[Sample]
@@ -57,7 +65,7 @@ class ExpositionParser:
     def __init__(self) -> None:
         self._series = SeriesCache(SERIES_CACHED_MAX)
 
-    def parse(self, text: str) -> Page:
+    def parse(self, text: str) -> ExpositionPage:
         """Return the samples of a page; other lines are counted and left out."""
         samples: list[Sample] = []
         malformed = 0
@@ -81,7 +89,7 @@ class ExpositionParser:
                 samples.append(_sample(series, rest))
             except ValueError:
                 malformed += line.strip() != ""
-        return Page(samples, malformed)
+        return ExpositionPage(samples, malformed)
 
     def _learn(self, line: str) -> tuple[Series, str]:
         series, head, rest = split_series(line)

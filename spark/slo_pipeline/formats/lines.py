@@ -24,7 +24,10 @@ class LineSplitter:
         self.consumed_bytes = 0
 
     def feed(self, data: bytes) -> list[tuple[bytes, int]]:
-        """Return each line that is whole now, with the value of `consumed_bytes` after it; empty lines left out."""
+        """Return each line that is whole now, with the value of `consumed_bytes` after it.
+
+        Empty lines are left out.
+        """
         *whole, rest = data.split(b"\n")
         lines: list[tuple[bytes, int]] = []
         for line in whole:

@@ -1,17 +1,19 @@
 r"""OpenMetrics text with timestamps to samples: history that another program exported.
 
-Problem: history is imported once and believed for months, so a file that was cut off, or holds one invalid line, must
-not land in part and look whole.
-Shape: a strict reader of lines. Every sample must carry a timestamp, the text must end with `# EOF`, and the first line that
-breaks a rule ends the reading with its number. Names, labels and escapes are taken apart by the collector's own parser, once a
-series. `RepeatedStamps` finds samples whose series has one of the same time already.
-Never: `# TYPE` and `# HELP` decide nothing here, as what a sample is follows from its name; exemplars are dropped.
+Problem: history is imported once and believed for months, so a file that was cut off, or holds one invalid
+line, must not land in part and look whole. Shape: a strict reader of lines. Every sample must carry a
+timestamp, the text must end with `# EOF`, and the first line that breaks a rule ends the reading with its
+number. Names, labels and escapes are taken apart by the collector's own parser, once a series.
+`RepeatedStamps` finds samples whose series has one of the same time already. Never: `# TYPE` and `# HELP`
+decide nothing here, as what a sample is follows from its name; exemplars are dropped.
 
-`promtool tsdb dump-openmetrics` writes label values with the escapes of Go (`\t`, `\u200b`), which no exposition format has;
-a writer of those formats would double the backslash. So they are read as Go means them. Timestamps are cut to microseconds,
-which are those of segments: a sample never moves into a later window.
+`promtool tsdb dump-openmetrics` writes label values with the escapes of Go (`\t`, `\u200b`), which no
+exposition format has; a writer of those formats would double the backslash. So they are read as Go means
+them. Timestamps are cut to microseconds, which are those of segments: a sample never moves into a later
+window.
 
-Source: OpenMetrics 1.0, sections "Overall Structure" and "Timestamps" (seconds, with a fraction); Go's `strconv.Quote`.
+Source: OpenMetrics 1.0, sections "Overall Structure" and "Timestamps" (seconds, with a fraction); Go's
+`strconv.Quote`.
 """
 
 import hashlib
@@ -71,7 +73,8 @@ def timed_samples(lines: Iterable[str]) -> Iterator[TimedSample]:
     """Yield the samples of a text in its order.
 
     Raises:
-        OpenMetricsError: at the first line that is not a sample with a timestamp, or at the end if `# EOF` is missing.
+        OpenMetricsError: at the first line that is not a sample with a timestamp, or at the end if `# EOF` is
+            missing.
     """
     reader = _LineReader()
     ended_at: int | None = None
@@ -130,7 +133,9 @@ class _LineReader:
 
 
 def go_unescaped(text: str) -> str:
-    """Return a quoted text without its escapes: those of the exposition formats, and those that only Go writes.
+    """Return a quoted text without its escapes.
+
+    These are the escapes of the exposition formats, and those that only Go writes.
 
     An unknown escape keeps its backslash.
     """
@@ -178,7 +183,8 @@ def _number(name: str, text: str) -> float:
 class RepeatedStamps:
     """Finds samples whose series has one of the same time already.
 
-    For a series in time order the last time is enough. For the others (which a first reading finds) all times stay in memory.
+    For a series in time order the last time is enough. For the others (which a first reading finds) all times
+    stay in memory.
 
     Attributes:
         disordered: keys of series whose samples are not in the order of time.

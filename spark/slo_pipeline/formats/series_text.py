@@ -1,17 +1,18 @@
-"""The series at the beginning of a line of Prometheus or OpenMetrics text: its name, its labels, and where they end.
+"""The series at the beginning of a line of Prometheus or OpenMetrics text.
 
-Problem: a page says the same series every second, and a history says each of them a thousand times; taking names, labels and
-escapes apart each time costs ten times what the number costs.
-Shape: `split_series` is the strict grammar. `SeriesCache` keeps its results under the text that was taken apart, in two
-generations: when the young one is full it becomes the old one, and an entry requested again becomes young again. So a page of
-more series than the bound costs the look-ups of some of them and never of all at once.
-Never: no I/O.
+A series has a name and labels; the module also finds where they end.
 
-A name may stand before the braces, or quoted within them (`{"metric.name",a="b"}`); a label's name may be quoted
-(`{"service.name"="a"}`). Blanks and tabs may stand wherever two tokens meet.
+Problem: a page says the same series every second, and a history says each of them a thousand times; taking
+names, labels and escapes apart each time costs ten times what the number costs. Shape: `split_series` is the
+strict grammar. `SeriesCache` keeps its results under the text that was taken apart, in two generations: when
+the young one is full it becomes the old one, and an entry requested again becomes young again. So a page of
+more series than the bound costs the look-ups of some of them and never of all at once. Never: no I/O.
 
-Source: Prometheus documentation, "Exposition formats"; Prometheus 3, model/textparse/openmetricslex.l (quoted names);
-OpenMetrics 1.0, "ABNF".
+A name may stand before the braces, or quoted within them (`{"metric.name",a="b"}`); a label's name may be
+quoted (`{"service.name"="a"}`). Blanks and tabs may stand wherever two tokens meet.
+
+Source: Prometheus documentation, "Exposition formats"; Prometheus 3, model/textparse/openmetricslex.l (quoted
+names); OpenMetrics 1.0, "ABNF".
 """
 
 import re

@@ -1,9 +1,10 @@
 """`slo-pipeline daily`: one day's cost for one day's data, and tables that add up to the month.
 
-Each day becomes small tables: objectives' counts by minute, bookings of bad seconds, failovers and their phases, durability,
-coverage. `slo-pipeline slo --tables` judges a window from them without touching a segment. Of a day that is closed the rows that a
-report reads are stored too (`sources.extracts`), so that `slo-pipeline report --tables` opens none of its segments; with
-`--extracts-only` the job writes only these and does not need Spark. `jobs.days` decides which days are computed and handles late rows.
+Each day becomes small tables: objectives' counts by minute, bookings of bad seconds, failovers and their
+phases, durability, coverage. `slo-pipeline slo --tables` judges a window from them without touching a
+segment. Of a day that is closed the rows that a report reads are stored too (`sources.extracts`), so that
+`slo-pipeline report --tables` opens none of its segments; with `--extracts-only` the job writes only these
+and does not need Spark. `jobs.days` decides which days are computed and handles late rows.
 
 Exit status: 0 up to date, 2 the input or the tables cannot be used.
 """
@@ -39,7 +40,8 @@ from slo_pipeline.transforms.burn import MINUTE_US
 from slo_pipeline.transforms.sli import METRICS
 from slo_pipeline.transforms.timing import US_PER_S, slice_of
 
-# Longer than anything that crosses midnight: a failover with its settling, and a message's way back to its reader.
+# Longer than anything that crosses midnight: a failover with its settling, and a message's way back to its
+# reader.
 AROUND_US: Final = 600 * US_PER_S
 DAY_US: Final = 86_400 * US_PER_S
 
@@ -76,7 +78,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def unread(tables: Path, reopen: Collection[dt.date]) -> Choose:
-    """Choose all days, but of those that are closed, and beside none that is not, only segments that no run has read.
+    """Choose all days.
+
+    Of a closed day whose neighbours are closed too, choose only segments that no run has read.
 
     Args:
         tables: what `daily` keeps.

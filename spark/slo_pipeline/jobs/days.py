@@ -1,19 +1,19 @@
 """Which days are computed, again or never again: the book-keeping of the daily run, without Spark.
 
-Problem: a month must cost a day, so a day that is done stays done; and rows that come late must neither vanish nor change
-yesterday's report without anybody noticing.
-Shape: one manifest a day, `days/YYYY-MM-DD.json`, written last, names the segments that its tables were made of.
+Problem: a month must cost a day, so a day that is done stays done; and rows that come late must neither
+vanish nor change yesterday's report without anybody noticing. Shape: one manifest a day,
+`days/YYYY-MM-DD.json`, written last, names the segments that its tables were made of.
 
     no manifest --- compute ---> open --- a segment more ---> computed again, still open
                                    |
                                    +--- run after day end + CLOSE_AFTER_S ---> closed --- a segment more ---> late
 
-A run computes a day that has new segments or is due for closing. Segments that come after a day was closed are copied to
-`late_samples/` (and `late_events/`, `late_probe_ops/`) and counted in the manifest; `reopen` computes the day with them. A
-segment belongs to its folder's day, and the days beside it are read for the minutes around midnight; what a new segment
-holds of a neighbour that is closed is late there (`jobs.late`).
-A day that has not begun is left alone until it does: a clock that is ahead wrote it.
-Never: the clock is read here; `now` is a parameter. A segment is never moved or changed.
+A run computes a day that has new segments or is due for closing. Segments that come after a day was closed
+are copied to `late_samples/` (and `late_events/`, `late_probe_ops/`) and counted in the manifest; `reopen`
+computes the day with them. A segment belongs to its folder's day, and the days beside it are read for the
+minutes around midnight; what a new segment holds of a neighbour that is closed is late there (`jobs.late`). A
+day that has not begun is left alone until it does: a clock that is ahead wrote it. Never: the clock is read
+here; `now` is a parameter. A segment is never moved or changed.
 """
 
 import datetime as dt
@@ -140,7 +140,8 @@ def run_days(
         data: directory of segments.
         tables: directory of day tables and manifests; made if missing.
         now: UTC.
-        compute: makes one day's tables below a directory that it is given; what it leaves there replaces the old ones.
+        compute: makes one day's tables below a directory that it is given; what it leaves there replaces the
+            old ones.
         reopen: closed days to compute again with everything that is there.
 
     Returns:

@@ -1,6 +1,7 @@
 """`slo-pipeline export`: one file of objectives becomes what others read.
 
-Two forms: `objectives`, Prometheus rules and OpenSLO documents; `sparkapplication`, a report for the spark-operator.
+Two forms: `objectives`, Prometheus rules and OpenSLO documents; `sparkapplication`, a report for the
+spark-operator.
 
 Exit status: 0 written, 2 the objectives cannot be used.
 """
@@ -107,7 +108,7 @@ def _objectives(args: argparse.Namespace) -> dict[str, str]:
 def _application(args: argparse.Namespace) -> str:
     # What the report would refuse is refused here.
     load(args.slo)
-    asked = application.Asked(
+    asked = application.JobRequest(
         name=args.name,
         namespace=args.namespace,
         image=args.image,

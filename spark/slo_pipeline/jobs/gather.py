@@ -1,9 +1,8 @@
 """Gold tables to a report's plain values.
 
-Problem: `collect` gives timestamps in the zone of the Python process, and rows in no order.
-Shape: every timestamp leaves Spark as whole microseconds; everything is sorted here, so that the same tables make the same
-page.
-Never: arithmetic on reported values.
+Problem: `collect` gives timestamps in the zone of the Python process, and rows in no order. Shape: every
+timestamp leaves Spark as whole microseconds; everything is sorted here, so that the same tables make the same
+page. Never: arithmetic on reported values.
 """
 
 from collections import defaultdict
@@ -120,7 +119,7 @@ def report(tables: Mapping[str, list[Row]], over: Period, objectives: Objectives
         apart=_apart(tables["apart"]),
         absent=_absent(tables),
         pages=tuple(
-            model.Page(
+            model.BurnAlert(
                 row["severity"],
                 row["slo"],
                 row["group"],
@@ -138,10 +137,10 @@ def report(tables: Mapping[str, list[Row]], over: Period, objectives: Objectives
     )
 
 
-def _apart(found: Iterable[Row]) -> tuple[model.Apart, ...]:
+def _apart(found: Iterable[Row]) -> tuple[model.ImpossibleTimes, ...]:
     """Return the clocks whose rows were set apart."""
     names = ("kind", "writer", "group", "ahead", "rows", "first_ts", "last_ts")
-    return tuple(model.Apart(*[row[name] for name in names]) for row in found)
+    return tuple(model.ImpossibleTimes(*[row[name] for name in names]) for row in found)
 
 
 def _names(tables: Mapping[str, list[Row]]) -> list[str]:
@@ -161,7 +160,10 @@ def _absent(tables: Mapping[str, list[Row]]) -> tuple[str, ...]:
 
 
 def with_unmeasured(status: Iterable[Row], groups: Iterable[str], objectives: Objectives) -> list[Row]:
-    """Add to the SLO_STATUS table write objectives of groups that it lacks a row for: none of their writes were counted."""
+    """Add to the SLO_STATUS table write objectives of groups that it lacks a row for.
+
+    None of their writes were counted.
+    """
     found = list(status)
     known = {(row["slo"], row["group"]) for row in found}
     nothing = dict.fromkeys(("attained", "burn_1h", "burn_6h", "burn_1d", "burn_3d"))
@@ -174,7 +176,7 @@ def with_unmeasured(status: Iterable[Row], groups: Iterable[str], objectives: Ob
     ]
 
 
-def _objectives(status: Iterable[Row], objectives: Objectives) -> tuple[model.Kept, ...]:
+def _objectives(status: Iterable[Row], objectives: Objectives) -> tuple[model.ObjectiveResult, ...]:
     """Pair each objective with its result, in the file's order."""
     order = {slo.name: place for place, slo in enumerate(objectives.slos)}
     kept = []
@@ -182,7 +184,7 @@ def _objectives(status: Iterable[Row], objectives: Objectives) -> tuple[model.Ke
         slo = objectives.slos[order[row["slo"]]]
         budget = slo.budget(row["good"] + row["bad"], objectives.timeWindow.days)
         kept.append(
-            model.Kept(
+            model.ObjectiveResult(
                 slo.name,
                 slo.measured.says,
                 _threshold(slo),
@@ -213,7 +215,7 @@ def _one(found: Mapping[str, list[Row]], group: str) -> Row | None:
     return next(iter(found.get(group, ())), None)
 
 
-def _group(name: str, tables: Mapping[str, Mapping[str, list[Row]]], over: Period) -> model.Group:
+def _group(name: str, tables: Mapping[str, Mapping[str, list[Row]]], over: Period) -> model.GroupReport:
     """Return one group's values; `tables` has the rows of each table by group."""
     row = _one(tables["sli_window"], name) or {
         "window_start": over.start_us,
@@ -228,7 +230,7 @@ def _group(name: str, tables: Mapping[str, Mapping[str, list[Row]]], over: Perio
     counts = {one["le_ms"]: one["sends"] for one in tables["latency_histogram"].get(name, ())}
     bad = sorted(tables["booked"].get(name, ()), key=lambda one: int(one["slice_start"]))
     series = sorted(tables["latency_series"].get(name, ()), key=lambda one: int(one["ts"]))
-    return model.Group(
+    return model.GroupReport(
         name=name,
         start_us=row["window_start"],
         end_us=row["window_end"],
@@ -248,10 +250,10 @@ def _group(name: str, tables: Mapping[str, Mapping[str, list[Row]]], over: Perio
             for one in bad
         ),
         strip=tuple(
-            model.Stretch(one["ts"], one["good_s"], one["bad_s"], one["unknown_s"])
+            model.StretchSeconds(one["ts"], one["good_s"], one["bad_s"], one["unknown_s"])
             for one in sorted(tables["sli_strip"].get(name, ()), key=lambda one: int(one["ts"]))
         ),
-        durability=None if kept is None else model.Durability(**_without(kept, "group")),
+        durability=None if kept is None else model.SendResults(**_without(kept, "group")),
         last_us=last_us,
         is_judged=last_us is None
         or last_us >= over.start_us
@@ -289,16 +291,22 @@ def _failovers(tables: Mapping[str, list[Row]]) -> tuple[model.Failover, ...]:
     )
 
 
-def _steps(found: Iterable[Row]) -> dict[tuple[str, str], tuple[model.Step, ...]]:
+def _steps(found: Iterable[Row]) -> dict[tuple[str, str], tuple[model.SyncStateSetStep, ...]]:
     """Return the steps of each cluster and group, which all changes of the group share."""
-    steps: dict[tuple[str, str], list[model.Step]] = defaultdict(list)
+    steps: dict[tuple[str, str], list[model.SyncStateSetStep]] = defaultdict(list)
     for row in found:
-        steps[row["cluster"], row["group"]].append(model.Step(row["ts"], row["members"], row["size"]))
+        steps[row["cluster"], row["group"]].append(
+            model.SyncStateSetStep(row["ts"], row["members"], row["size"])
+        )
     return {key: tuple(sorted(of, key=lambda step: (step.us, step.size))) for key, of in steps.items()}
 
 
 def _failover(
-    row: Row, phases: list[Row], points: list[Row], marks: list[Row], steps: tuple[model.Step, ...]
+    row: Row,
+    phases: list[Row],
+    points: list[Row],
+    marks: list[Row],
+    steps: tuple[model.SyncStateSetStep, ...],
 ) -> model.Failover:
     same = (
         "failover_id", "cluster", "group", "epoch", "old_epoch", "cause", "booking", "old_master_id", "new_master_id",

@@ -1,8 +1,8 @@
 """Segments to gold tables: which transform feeds which.
 
-Problem: twelve tables share their inputs; computed one by one, each would read and shuffle the segments again.
-Shape: `gold` wires the pure transforms once and keeps the frames that several tables need. Frames from events are small and are
-computed once and for all (`localCheckpoint`), which also keeps Spark's plans short.
+Problem: twelve tables share their inputs; computed one by one, each would read and shuffle the segments
+again. Shape: `gold` wires the pure transforms once and keeps the frames that several tables need. Frames from
+events are small and are computed once and for all (`localCheckpoint`), which also keeps Spark's plans short.
 Never: no rule of its own; rules live in `slo_pipeline.transforms`.
 """
 
@@ -28,7 +28,7 @@ from slo_pipeline.transforms import (
     sli,
     slices,
 )
-from slo_pipeline.transforms.budget import Objective
+from slo_pipeline.transforms.budget import BudgetTarget
 from slo_pipeline.transforms.rollouts import KUBERNETES_EVENT
 from slo_pipeline.transforms.timing import US_PER_S, plus_us
 
@@ -37,7 +37,8 @@ STRETCHES_MAX: Final = 240
 STRETCH_STEPS_S: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400)
 # No plot has more points, however long the period and however often a canary sends.
 POINTS_MAX: Final = 5_000
-# Around a change of master, keep sends this far from its interval, in this many stretches plus one, so that one send of each result fits.
+# Around a change of master, keep sends this far from its interval, in this many stretches plus one, so that
+# one send of each result fits.
 CLOSEUP_US: Final = 11 * US_PER_S
 CLOSEUP_STRETCHES_MAX: Final = POINTS_MAX // len(RESULTS) - 1
 # Kubernetes stamps most of its Events with whole seconds, and tells what led to a change before it and after.
@@ -50,8 +51,8 @@ class Period:
     """The half-open stretch of time that is reported on, microseconds, and its stretches' width.
 
     Attributes:
-        around_us: how far beyond it is read, for a period that is cut out of a longer one: what crosses its borders (a
-            failover, a message's way back) is then judged as it is in the longer one.
+        around_us: how far beyond it is read, for a period that is cut out of a longer one: what crosses its
+            borders (a failover, a message's way back) is then judged as it is in the longer one.
     """
 
     start_us: int
@@ -97,11 +98,14 @@ class Gold:
     pages: DataFrame
 
 
-def headline(objectives: Objectives) -> Objective:
-    """Return the objective on write availability, by which the report judges each second; the default without one."""
+def headline(objectives: Objectives) -> BudgetTarget:
+    """Return the objective on write availability, by which the report judges each second.
+
+    Without one, it is the default.
+    """
     chosen = objectives.first("write_availability")
     days = objectives.timeWindow.days
-    return Objective(window_days=days) if chosen is None else Objective(chosen.targetPercent, days)
+    return BudgetTarget(window_days=days) if chosen is None else BudgetTarget(chosen.targetPercent, days)
 
 
 def _within(frame: DataFrame, column: str, over: Period) -> DataFrame:
@@ -112,7 +116,8 @@ def _within(frame: DataFrame, column: str, over: Period) -> DataFrame:
 def _counts_of(counts: DataFrame, over: Period) -> DataFrame:
     """Leave out counts around the period.
 
-    A period with nothing read around it keeps all: its first slice may begin before it does. Days begin with a slice.
+    A period with nothing read around it keeps all: its first slice may begin before it does. Days begin with
+    a slice.
     """
     return _within(counts, "ts", over) if over.around_us else counts
 
@@ -163,7 +168,9 @@ def gold(inputs: Inputs, over: Period, objectives: Objectives) -> Gold:
 
 
 def closeup_points(points: DataFrame, timed: DataFrame) -> DataFrame:
-    """Pick the sends near each change of master; in crowded stretches the slowest of each result stands for all.
+    """Pick the sends near each change of master.
+
+    In crowded stretches the slowest of each result stands for all.
 
     Returns:
         failover_id, ts, latency_ms, result.
@@ -190,8 +197,8 @@ def closeup_points(points: DataFrame, timed: DataFrame) -> DataFrame:
 def closeup_marks(events: DataFrame, timed: DataFrame) -> DataFrame:
     """Pick what else was reported of each change: failover_id, ts, kind, source, broker_id, attrs.
 
-    What carries the epoch belongs to it. A Kubernetes Event knows none: those of the group around the change are shown
-    beside it, and nothing is concluded from them.
+    What carries the epoch belongs to it. A Kubernetes Event knows none: those of the group around the change
+    are shown beside it, and nothing is concluded from them.
     """
     told = events.where(F.col("kind").isin(*CLOSEUP_KINDS)).select(
         F.col("group").alias("of_group"),

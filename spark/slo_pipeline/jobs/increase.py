@@ -1,7 +1,8 @@
 """`slo-pipeline increase METRIC`: how much a counter grew, window by window, as CSV.
 
-Columns: window_start, the labels kept, `increase` (the sum of pair increments, which is the account), `promql` (what
-`sum by (...) (increase(METRIC[window]))` says at the window's end; empty where PromQL returns no value), `interpolated`.
+Columns: window_start, the labels kept, `increase` (the sum of pair increments, which is the account),
+`promql` (what `sum by (...) (increase(METRIC[window]))` says at the window's end; empty where PromQL returns
+no value), `interpolated`.
 
 Exit status: 0 written, 2 the input cannot be used or holds no such metric.
 """
@@ -52,7 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         choices=[2, 3],
         default=2,
-        help="whose ranges the column promql has: those of Prometheus 2 hold both borders, those of 3 only the right one",
+        help="whose ranges the column promql has: those of Prometheus 2 hold both borders, those of 3 only "
+        "the right one",
     )
     parser.add_argument(
         "--without-promql", action="store_true", help="leave the column promql empty: about twice as fast"

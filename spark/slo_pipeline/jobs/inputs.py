@@ -1,9 +1,9 @@
 """Where a job's segments are: a directory, or a bucket of which the days that are needed are copied into one.
 
-Problem: Spark's wheel lacks a reader of buckets, and our search for segments looks at files.
-Shape: `directory` yields what `--input` names; for a bucket a scratch directory, filled as `slo-pipeline mirror` does it, so that a
-reused scratch directory downloads only new segments. `last_days` and others choose what a job needs of it.
-Never: a job knows which of the two it was.
+Problem: Spark's wheel lacks a reader of buckets, and our search for segments looks at files. Shape:
+`directory` yields what `--input` names; for a bucket a scratch directory, filled as `slo-pipeline mirror`
+does it, so that a reused scratch directory downloads only new segments. `last_days` and others choose what a
+job needs of it. Never: a job knows which of the two it was.
 """
 
 import datetime as dt
@@ -26,7 +26,8 @@ def last_days(count: int, today: dt.date, without: Collection[dt.date] = ()) -> 
     """Choose the days that a window of so many days can touch, and one before it.
 
     Args:
-        count: of the window, which ends with the newest send, or without sends with the newest event or sample.
+        count: of the window, which ends with the newest send, or without sends with the newest event or
+            sample.
         today: the newest day that can be; later ones come along, and do not move the window.
         without: days that are read from elsewhere.
     """

@@ -1,11 +1,11 @@
 """Rows of a closed day that come in another day's folder.
 
-Problem: a segment belongs to the day of its folder, and a row to the day of its time. A writer that does not part its rows at
-midnight leaves rows of yesterday in today's folder; when yesterday is closed, neither day counts them, and the loss would go unnoticed.
-Shape: `rows_of` is the rule, a function of a table. The segment's statistics say whether it has such rows, so that
-nearly all segments need no read. Late rows are copied to `late_<kind>/`, under the segment's own name:
-landing a slice again changes nothing.
-Never: a segment is not changed, and a row of a day that is still open is not late.
+Problem: a segment belongs to the day of its folder, and a row to the day of its time. A writer that does not
+part its rows at midnight leaves rows of yesterday in today's folder; when yesterday is closed, neither day
+counts them, and the loss would go unnoticed. Shape: `rows_of` is the rule, a function of a table. The
+segment's statistics say whether it has such rows, so that nearly all segments need no read. Late rows are
+copied to `late_<kind>/`, under the segment's own name: landing a slice again changes nothing. Never: a
+segment is not changed, and a row of a day that is still open is not late.
 """
 
 import datetime as dt

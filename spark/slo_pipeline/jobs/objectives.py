@@ -1,7 +1,7 @@
 """`slo-pipeline slo`: print objectives, results, burn rates, and the alerts that would have fired.
 
-Exit status: 0 every budget holds, 1 one is overspent, 2 the input or the objectives cannot be used, 3 none is overspent and too
-little was measured to judge one of them.
+Exit status: 0 every budget holds, 1 one is overspent, 2 the input or the objectives cannot be used, 3 none is
+overspent and too little was measured to judge one of them.
 """
 
 import argparse

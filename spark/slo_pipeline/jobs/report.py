@@ -77,8 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tables",
         type=Path,
         metavar="DIR",
-        help="what `daily` keeps: closed days are read from there and not from their segments, and rows too late for their day "
-        "are left out and counted in the data-quality line",
+        help="what `daily` keeps: closed days are read from there and not from their segments, and rows too "
+        "late for their day are left out and counted in the data-quality line",
     )
     parser.add_argument("--title", default="RocketMQ availability", help="heading of the page")
     parser.add_argument(
@@ -141,7 +141,8 @@ def make(
         now: when the report is made, UTC: rows that are later are set apart.
         master: where Spark runs.
         late: rows that came too late for their day, if a daily run keeps book.
-        without: segments that came too late, paths relative to `source`: a closed day says what it said when it was closed.
+        without: segments that came too late, paths relative to `source`: a closed day says what it said when
+            it was closed.
         extracts: the files to read for closed days instead of their segments.
         summary: where the outcome is written, if anywhere.
 

@@ -1,9 +1,11 @@
-"""What a report finds in its input before it computes anything: the credible rows, the period, the groups that exist.
+"""What a report finds in its input before it computes anything.
 
-Problem: each job had its own notion of "the end of the input", which a single row could move.
-Shape: `sift` parts the rows whose times cannot be true from the others; `survey` reads the times of the others once, by group and
-day; the period and the known groups are functions of that list, without Spark.
-Never: the clock is read only by `now_us`, where a job's options name no moment.
+That is the credible rows, the period, and the existing groups.
+
+Problem: each job had its own notion of "the end of the input", which a single row could move. Shape: `sift`
+parts the rows whose times cannot be true from the others; `survey` reads the times of the others once, by
+group and day; the period and the known groups are functions of that list, without Spark. Never: the clock is
+read only by `now_us`, where a job's options name no moment.
 """
 
 import argparse
@@ -38,7 +40,8 @@ class Survey(NamedTuple):
     """The times of the input.
 
     Attributes:
-        timed: of the sends; without sends of the events, without those of the samples. Their last one ends the period.
+        timed: of the sends; without sends of the events, without those of the samples. Their last one ends
+            the period.
         told: of the events, by group.
     """
 
@@ -157,8 +160,8 @@ def surveyed(inputs: Inputs, now_us: int, window_days: int, source: object) -> S
     count = sum(row["rows"] for row in set_apart)
     first_us = min(row["first_ts"] for row in set_apart)
     raise InputError(
-        f"{source}: the times of all {count} rows are later than now or before 2020, the first is {iso(first_us)} UTC: "
-        "set the clock, or name the time of the report by --now"
+        f"{source}: the times of all {count} rows are later than now or before 2020, the first is "
+        f"{iso(first_us)} UTC: set the clock, or name the time of the report by --now"
     )
 
 
@@ -171,7 +174,10 @@ def known_groups(found: Survey, set_apart: Iterable[dict[str, Any]]) -> list[dic
 
 
 def notice(set_apart: list[dict[str, Any]]) -> str:
-    """Return one line on the rows that were set apart, for a job's standard error; empty without such rows."""
+    """Return one line on the rows that were set apart, for a job's standard error.
+
+    The result is empty without such rows.
+    """
     if not set_apart:
         return ""
     count = sum(row["rows"] for row in set_apart)
@@ -179,6 +185,6 @@ def notice(set_apart: list[dict[str, Any]]) -> str:
     first_us, last_us = min(row["first_ts"] for row in set_apart), max(row["last_ts"] for row in set_apart)
     more = f" and {len(writers) - 3} more" if len(writers) > 3 else ""
     return (
-        f"set apart {count} rows of {', '.join(writers[:3])}{more}: times from {iso(first_us)} to {iso(last_us)} UTC "
-        "cannot be true\n"
+        f"set apart {count} rows of {', '.join(writers[:3])}{more}: times from {iso(first_us)} to "
+        f"{iso(last_us)} UTC cannot be true\n"
     )

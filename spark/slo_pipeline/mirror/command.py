@@ -1,12 +1,12 @@
 """`slo-pipeline mirror FROM TO`: segments and extracts of one place, in another one too.
 
-Problem: measurements must outlive the volume they were written to, and be readable elsewhere.
-Shape: either side is a directory or `s3://bucket/prefix`. A run copies what TO lacks and ends; with `--follow` it goes round until it is
-told to end, and says what went wrong instead of ending. Credentials are those of the usual AWS variables of the environment.
-Never: nothing is deleted, on either side.
+Problem: measurements must outlive the volume they were written to, and be readable elsewhere. Shape: either
+side is a directory or `s3://bucket/prefix`. A run copies what TO lacks and ends; with `--follow` it goes
+round until it is told to end, and says what went wrong instead of ending. Credentials are those of the usual
+AWS variables of the environment. Never: nothing is deleted, on either side.
 
-Exit status: 0 TO has all that FROM has, 1 some names stand for different sizes, some segments are unusable and
-were not copied, or a file cannot be copied (the command names them), 2 a place is wrong.
+Exit status: 0 TO has all that FROM has, 1 some names stand for different sizes, some segments are unusable
+and were not copied, or a file cannot be copied (the command names them), 2 a place is wrong.
 """
 
 import argparse

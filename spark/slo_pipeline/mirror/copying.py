@@ -1,12 +1,12 @@
 """What one place has and another lacks, copied.
 
-Problem: segments outlive the volume they were written to only if they are somewhere else too, and whoever copies them is killed,
-started twice, and loses its connection.
-Shape: a segment never changes, so a file of the same name and size is the same file. Missing files are copied, oldest day first. It needs no
-record of its own: the destination lists the copied files. With repeated rounds it lists there only folders that have another
-file since. A file that cannot be copied holds up none of the others. An unusable segment is named and not
-copied: every job at the destination would refuse it.
-Never: deletes, or writes over. A name with different sizes is reported and left alone: one of the two files is wrong.
+Problem: segments outlive the volume they were written to only if they are somewhere else too, and whoever
+copies them is killed, started twice, and loses its connection. Shape: a segment never changes, so a file of
+the same name and size is the same file. Missing files are copied, oldest day first. It needs no record of its
+own: the destination lists the copied files. With repeated rounds it lists there only folders that have
+another file since. A file that cannot be copied holds up none of the others. An unusable segment is named and
+not copied: every job at the destination would refuse it. Never: deletes, or writes over. A name with
+different sizes is reported and left alone: one of the two files is wrong.
 """
 
 import datetime as dt
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
-from slo_pipeline.mirror.places import GoneError, Place, UnusableError
+from slo_pipeline.mirror.places import FileGoneError, SegmentPlace, UnusableError
 from slo_pipeline.sources.layout import SegmentUnusableError
 
 FAILURES_MAX: Final = 8
@@ -73,8 +73,8 @@ class Mirror:
 
     def __init__(
         self,
-        source: Place,
-        target: Place,
+        source: SegmentPlace,
+        target: SegmentPlace,
         choose: Choose = everything,
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -150,7 +150,7 @@ class Mirror:
         """
         try:
             self._target.put(path, self._source.read(path), size_bytes)
-        except GoneError:
+        except FileGoneError:
             return None
         except UnusableError as error:
             said = f"{self._source}/{path}: {error}"

@@ -1,10 +1,10 @@
 """A place that has segments: a directory, or a prefix of a bucket that speaks S3.
 
-Problem: files of a volume and objects of a bucket are listed, read and written by other calls, and differ in what a reader sees of one
-that is being written.
-Shape: both are `folders` (`samples/day=2026-11-21`), `files` of a folder by name and size, `read` and `put`. A file of a directory
-appears by being renamed, an object by the end of its put; neither is ever seen in part.
-Never: anything is deleted, or written over, and a copy that is not a usable segment does not appear.
+Problem: files of a volume and objects of a bucket are listed, read and written by other calls, and differ in
+what a reader sees of one that is being written. Shape: both are `folders` (`samples/day=2026-11-21`), `files`
+of a folder by name and size, `read` and `put`. A file of a directory appears by being renamed, an object by
+the end of its put; neither is ever seen in part. Never: anything is deleted, or written over, and a copy that
+is not a usable segment does not appear.
 
 Source: Amazon S3 user guide, "Amazon S3 data consistency model"; docs/reference/segments.md for the layout.
 """
@@ -45,7 +45,7 @@ class PlaceError(Exception):
     """An invalid place; the text names it and the reason."""
 
 
-class GoneError(Exception):
+class FileGoneError(Exception):
     """A file was there when it was listed, and is not when it is read."""
 
 
@@ -53,7 +53,7 @@ class UnusableError(Exception):
     """A file is not a segment that a job can read; the text says why."""
 
 
-class Place(Protocol):
+class SegmentPlace(Protocol):
     """Somewhere with segments; paths are relative to it.
 
     Attributes:
@@ -67,14 +67,17 @@ class Place(Protocol):
         ...
 
     def files(self, folder: str) -> dict[str, int]:
-        """Return the size in bytes of each finished file of a folder by its name; empty if the folder does not exist."""
+        """Return the size in bytes of each finished file of a folder by its name.
+
+        The result is empty if the folder does not exist.
+        """
         ...
 
     def read(self, path: str) -> Iterator[pa.Buffer]:
         """Yield a file part by part.
 
         Raises:
-            GoneError: it no longer exists.
+            FileGoneError: it no longer exists.
             UnusableError: it is not a file.
         """
         ...
@@ -83,7 +86,8 @@ class Place(Protocol):
         """Write a file whole.
 
         Raises:
-            OSError: it cannot be written, or the parts are not so many bytes together; nothing is visible then.
+            OSError: it cannot be written, or the parts are not so many bytes together; nothing is visible
+                then.
             UnusableError: it is not a segment that a job can read; nothing is visible then.
         """
 
@@ -92,7 +96,7 @@ class Place(Protocol):
         ...
 
 
-def place(text: str, endpoint: str | None = None) -> Place:
+def place(text: str, endpoint: str | None = None) -> SegmentPlace:
     """Return the place that a person named: `s3://bucket/prefix`, or a directory.
 
     Args:
@@ -123,7 +127,10 @@ class DirectoryPlace:
         return sorted(f"{path.parent.name}/{path.name}" for path in found)
 
     def files(self, folder: str) -> dict[str, int]:
-        """Return the size in bytes of each finished file of a folder by its name; empty if the folder does not exist."""
+        """Return the size in bytes of each finished file of a folder by its name.
+
+        The result is empty if the folder does not exist.
+        """
         sizes = {}
         for path in segment_files(self._root / folder):
             try:
@@ -146,7 +153,7 @@ class DirectoryPlace:
         try:
             file = own.open("rb")
         except FileNotFoundError as error:
-            raise GoneError(path) from error
+            raise FileGoneError(path) from error
         with file:
             while part := file.read(PART_BYTES):
                 yield pa.py_buffer(part)
@@ -170,7 +177,10 @@ class DirectoryPlace:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Prevent another mirror from writing there at the same time: it would use the same temporary names."""
+        """Prevent another mirror from writing there at the same time.
+
+        It would use the same temporary names.
+        """
         self._root.mkdir(parents=True, exist_ok=True)
         with (self._root / ".mirror.lock").open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -178,9 +188,13 @@ class DirectoryPlace:
 
 
 class BucketPlace:
-    """A prefix of a bucket; credentials and region are those of the usual AWS variables of the environment."""
+    """A prefix of a bucket.
 
-    # An object is in memory whole while it is put, and its client takes buffers of 10 MB beside, however small it is.
+    Credentials and region are those of the usual AWS variables of the environment.
+    """
+
+    # An object is in memory whole while it is put, and its client takes buffers of 10 MB beside, however
+    # small it is.
     puts_at_once: ClassVar[int] = 2
 
     def __init__(self, url: str, endpoint: str | None = None) -> None:
@@ -237,7 +251,10 @@ class BucketPlace:
         return sorted(f"{table}/{info.base_name}" for table, info in found if day_of_name(info.base_name))
 
     def files(self, folder: str) -> dict[str, int]:
-        """Return the size in bytes of each finished file of a folder by its name; empty if the folder does not exist."""
+        """Return the size in bytes of each finished file of a folder by its name.
+
+        The result is empty if the folder does not exist.
+        """
         return {
             info.base_name: info.size
             for info in self._listed(folder)
@@ -254,13 +271,16 @@ class BucketPlace:
         try:
             file = self._store.open_input_file(f"{self._base}/{path}")
         except FileNotFoundError as error:
-            raise GoneError(path) from error
+            raise FileGoneError(path) from error
         with file:
             while len(part := file.read_buffer(PART_BYTES)):
                 yield part
 
     def put(self, path: str, parts: Iterator[pa.Buffer], size_bytes: int) -> None:
-        """Put an object. It is gathered first: a stream that is closed early would be an object that is too short."""
+        """Put an object.
+
+        It is gathered first: a stream that is closed early would be an object that is too short.
+        """
         gathered = bytearray()
         for part in parts:
             gathered += part

@@ -1,11 +1,11 @@
 """The indicators that exist: what each measures, in which method, and what its threshold means.
 
-Problem: an objective is only as good as its formula, so formulas are not written in YAML. The YAML chooses an indicator by
-name and states the promise.
-Shape: one entry an indicator. `slo_pipeline.transforms.sli` has the formula of each, `prometheus` its query.
-Never: two entries measure the same thing.
+Problem: an objective is only as good as its formula, so formulas are not written in YAML. The YAML chooses an
+indicator by name and states the promise. Shape: one entry an indicator. `slo_pipeline.transforms.sli` has the
+formula of each, `prometheus` its query. Never: two entries measure the same thing.
 
-Source: OpenSLO v1, SLO.spec.budgetingMethod (Occurrences counts events, Timeslices counts good stretches of time).
+Source: OpenSLO v1, SLO.spec.budgetingMethod (Occurrences counts events, Timeslices counts good stretches of
+time).
 """
 
 from typing import Final, Literal, NamedTuple
@@ -21,7 +21,8 @@ class Indicator(NamedTuple):
         method: how good and bad are counted.
         says: the condition for good, for people.
         op, unit: of the threshold; None without a threshold.
-        slice_s: width of a slice if the YAML does not say; for Occurrences the width in which events are added up.
+        slice_s: width of a slice if the YAML does not say; for Occurrences the width in which events are
+            added up.
         fixed_slice: whether the YAML may choose another width.
     """
 

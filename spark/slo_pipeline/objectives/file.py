@@ -1,9 +1,9 @@
 """Read an objectives file.
 
-Problem: who mistypes an objective wants to know which field, not to read a library's traceback.
-Shape: one function; every violation of `objectives.model` becomes one line with file, field, value and fault. A file is
-one document of ours, or OpenSLO v1 documents (`openslo_reader`).
-Never: more than one file, no includes, no templates.
+Problem: who mistypes an objective wants to know which field, not to read a library's traceback. Shape: one
+function; every violation of `objectives.model` becomes one line with file, field, value and fault. A file is
+one document of ours, or OpenSLO v1 documents (`openslo_reader`). Never: more than one file, no includes, no
+templates.
 """
 
 from pathlib import Path

@@ -1,12 +1,12 @@
 """An objectives file: its fields, their units and ranges, and the rules between them.
 
-Problem: a mistyped objective must not become a quiet dashboard.
-Shape: frozen pydantic models in OpenSLO's words; unknown fields are refused. `objectives.file` reads them, and turns every
-violation into one line that names field and value.
-Never: nothing is repaired or guessed, and nothing is read here.
+Problem: a mistyped objective must not become a quiet dashboard. Shape: frozen pydantic models in OpenSLO's
+words; unknown fields are refused. `objectives.file` reads them, and turns every violation into one line that
+names field and value. Never: nothing is repaired or guessed, and nothing is read here.
 
-Source: OpenSLO v1 (SLO.spec: targetPercent, op, value, budgetingMethod, timeWindow, timeSliceWindow; AlertCondition kind
-burnrate: threshold, lookbackWindow); the four burn rates: Site Reliability Workbook, "Alerting on SLOs".
+Source: OpenSLO v1 (SLO.spec: targetPercent, op, value, budgetingMethod, timeWindow, timeSliceWindow;
+AlertCondition kind burnrate: threshold, lookbackWindow); the four burn rates: Site Reliability Workbook,
+"Alerting on SLOs".
 """
 
 import re
@@ -54,7 +54,10 @@ class _Model(BaseModel):
 
 
 class BurnAlert(_Model):
-    """One burn-rate alert: it fires when both windows burn faster than `threshold` times the sustainable rate."""
+    """One burn-rate alert.
+
+    It fires when both windows burn faster than `threshold` times the sustainable rate.
+    """
 
     severity: Literal["page", "ticket"]
     threshold: float = Field(gt=0)
@@ -78,7 +81,10 @@ ALERTS_DEFAULT: Final = (
 
 
 class TimeWindow(_Model):
-    """The window of the budget: rolling, so that a bad day is forgiven day by day and not at the month's end."""
+    """The window of the budget.
+
+    It is rolling, so that a bad day is forgiven day by day and not at the month's end.
+    """
 
     duration: Duration = "30d"
     isRolling: Literal[True] = True
@@ -137,8 +143,8 @@ class Slo(_Model):
             raise ValueError(f"value: {self.value!r}, but {self.indicator} does not take a threshold")
         if measured.op is not None and (self.value is None or self.op != measured.op):
             raise ValueError(
-                f"op, value: {self.op!r}, {self.value!r}, but {self.indicator} needs op: {measured.op} and a value in "
-                f"{measured.unit}"
+                f"op, value: {self.op!r}, {self.value!r}, but {self.indicator} needs op: {measured.op} and a "
+                f"value in {measured.unit}"
             )
         sliced = self.timeSliceWindow
         if sliced and (measured.method == "Occurrences" or seconds(sliced) > UNITS_S["m"]):
@@ -173,7 +179,10 @@ class Objectives(_Model):
         return self
 
     def adjusted(self, target_percent: float | None, window_days: int | None) -> "Objectives":
-        """Return these objectives with another target for write availability, or another window; None keeps."""
+        """Return these objectives with another target for write availability, or another window.
+
+        None keeps a value.
+        """
         slos = self.slos
         if target_percent is not None:
             change = {"targetPercent": target_percent}

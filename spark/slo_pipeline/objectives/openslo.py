@@ -1,9 +1,9 @@
 """Objectives as OpenSLO v1 documents, for tools that read those, and for `openslo_reader`.
 
-Shape: one Service; one AlertNotificationTarget a severity; one AlertPolicy and AlertCondition a burn alert; one SLO an objective
-with its indicator inline. The query of an indicator is the recorded series of the rules that `prometheus` exports. Its metric source
-also names our indicator and its threshold, as a source's `spec` is the source's own.
-What OpenSLO v1 cannot say:
+Shape: one Service; one AlertNotificationTarget a severity; one AlertPolicy and AlertCondition a burn alert;
+one SLO an objective with its indicator inline. The query of an indicator is the recorded series of the rules
+that `prometheus` exports. Its metric source also names our indicator and its threshold, as a source's `spec`
+is the source's own. What OpenSLO v1 cannot say:
 
 | ours | exported as |
 |---|---|
@@ -62,7 +62,10 @@ def _target(severity: str) -> Document:
 
 
 def _alerts_by_name(objectives: Objectives) -> dict[str, BurnAlert]:
-    """Return the alerts by their names, which are DNS labels; an alert whose name is taken has its number behind it."""
+    """Return the alerts by their names, which are DNS labels.
+
+    An alert whose name is taken has its number behind it.
+    """
     named: dict[str, BurnAlert] = {}
     for number, alert in enumerate(objectives.alerting, start=1):
         name = f"{alert.severity}-{alert.lookbackWindow}-{alert.threshold:g}".replace(".", "-").replace(

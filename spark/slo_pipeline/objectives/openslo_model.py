@@ -1,10 +1,12 @@
 """OpenSLO v1 documents: the fields of each kind, and the rules within one document.
 
-Problem: documents written for other tools must be understood exactly, or refused with the field that is wrong.
-Shape: frozen pydantic models with OpenSLO's own names; unknown fields are refused. Fields of which nothing is used are accepted.
-What refers from one document to another, and what our objectives cannot say, is `openslo_reader`'s.
+Problem: documents written for other tools must be understood exactly, or refused with the field that is
+wrong. Shape: frozen pydantic models with OpenSLO's own names; unknown fields are refused. Fields of which
+nothing is used are accepted. What refers from one document to another, and what our objectives cannot say, is
+`openslo_reader`'s.
 
-Source: OpenSLO v1 specification, kinds Service, SLO, SLI, DataSource, AlertPolicy, AlertCondition, AlertNotificationTarget.
+Source: OpenSLO v1 specification, kinds Service, SLO, SLI, DataSource, AlertPolicy, AlertCondition,
+AlertNotificationTarget.
 """
 
 from typing import Annotated, Any, Final, Literal, Self
@@ -15,9 +17,9 @@ API_VERSION: Final = "openslo/v1"
 DESCRIPTION_CHARS_MAX: Final = 1_050
 
 Label = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
-Duration = Annotated[str, Field(pattern=r"^[0-9]{1,5}[mhdwMQY]$")]
+OpenSloDuration = Annotated[str, Field(pattern=r"^[0-9]{1,5}[mhdwMQY]$")]
 Description = Annotated[str, Field(max_length=DESCRIPTION_CHARS_MAX)]
-Op = Literal["lte", "gte", "lt", "gt"]
+OpenSloOp = Literal["lte", "gte", "lt", "gt"]
 
 
 class _Part(BaseModel):
@@ -108,10 +110,10 @@ class Calendar(_Part):
     timeZone: str
 
 
-class TimeWindow(_Part):
+class OpenSloTimeWindow(_Part):
     """The window of a budget."""
 
-    duration: Duration
+    duration: OpenSloDuration
     isRolling: bool = False
     calendar: Calendar | None = None
 
@@ -124,16 +126,16 @@ class TimeWindow(_Part):
         return self
 
 
-class Objective(_Part):
+class OpenSloObjective(_Part):
     """The target promised for the indicator."""
 
     displayName: str = ""
-    op: Op | None = None
+    op: OpenSloOp | None = None
     value: float | None = None
     target: Annotated[float, Field(ge=0, lt=1)] | None = None
     targetPercent: Annotated[float, Field(ge=0, lt=100)] | None = None
     timeSliceTarget: Annotated[float, Field(gt=0, le=1)] | None = None
-    timeSliceWindow: Duration | Annotated[int, Field(ge=1)] | None = None
+    timeSliceWindow: OpenSloDuration | Annotated[int, Field(ge=1)] | None = None
     indicator: Sli | None = None
     indicatorRef: Label | None = None
     compositeWeight: float | None = None
@@ -148,10 +150,10 @@ class ConditionSpec(_Part):
     """The burn rate of an AlertCondition."""
 
     kind: Literal["burnrate"] = "burnrate"
-    op: Op
+    op: OpenSloOp
     threshold: float
-    lookbackWindow: Duration
-    alertAfter: Duration = "0m"
+    lookbackWindow: OpenSloDuration
+    alertAfter: OpenSloDuration = "0m"
 
 
 class AlertConditionSpec(_Part):
@@ -229,9 +231,9 @@ class SloSpec(_Part):
     service: str
     indicator: Sli | None = None
     indicatorRef: Label | None = None
-    timeWindow: Annotated[list[TimeWindow], Field(max_length=1)] = []
+    timeWindow: Annotated[list[OpenSloTimeWindow], Field(max_length=1)] = []
     budgetingMethod: Literal["Occurrences", "Timeslices", "RatioTimeslices"]
-    objectives: Annotated[list[Objective], Field(min_length=1)]
+    objectives: Annotated[list[OpenSloObjective], Field(min_length=1)]
     alertPolicies: list[PolicyItem] | None = None
 
 

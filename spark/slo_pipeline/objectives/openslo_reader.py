@@ -1,11 +1,12 @@
 """Read OpenSLO v1 documents as objectives.
 
-Problem: a team has its objectives in OpenSLO already, or edits our export. What maps to an indicator of the catalogue is read;
-anything else is refused by what it lacks, as an objective that is judged differently from what its file says is worse than none.
-Shape: parse each document (`openslo_model`), follow its references within the file, then make the objects of `model`, whose own
-rules hold as for our file. An SLI is one of the catalogue's if its metric source says `indicator`, else by its name, else by the
-series that its queries read.
-Never: a document of another file is looked for, and no query is run: the report computes from what the collector wrote.
+Problem: a team has its objectives in OpenSLO already, or edits our export. What maps to an indicator of the
+catalogue is read; anything else is refused by what it lacks, as an objective that is judged differently from
+what its file says is worse than none. Shape: parse each document (`openslo_model`), follow its references
+within the file, then make the objects of `model`, whose own rules hold as for our file. An SLI is one of the
+catalogue's if its metric source says `indicator`, else by its name, else by the series that its queries read.
+Never: a document of another file is looked for, and no query is run: the report computes from what the
+collector wrote.
 
 Source: OpenSLO v1 specification; duration shorthands M, Q and Y are 30, 90 and 365 days.
 """
@@ -149,7 +150,8 @@ def _common(slos: Sequence[_Document], field: str, values: Sequence[_Value]) -> 
     for slo, value in zip(slos, values, strict=True):
         if value != values[0]:
             slo.refuse(
-                f"spec.{field}: differs from that of SLO {slos[0].metadata.name!r} (expected one for all SLOs of a file)"
+                f"spec.{field}: differs from that of SLO {slos[0].metadata.name!r} (expected one for all "
+                "SLOs of a file)"
             )
     return values[0]
 
@@ -185,8 +187,13 @@ def _sli(document: _Document, library: _Library) -> v1.Sli:
     return v1.Sli(metadata=found.metadata, spec=found.spec)
 
 
-def _measured(document: _Document, sli: v1.Sli, promise: v1.Objective) -> tuple[str, dict[str, Any], object]:
-    """Return the indicator's name, its op and value where given, and the width of its slices where the source has one."""
+def _measured(
+    document: _Document, sli: v1.Sli, promise: v1.OpenSloObjective
+) -> tuple[str, dict[str, Any], object]:
+    """Return the indicator's name, its op and value where given, and its slices' width.
+
+    The width is that of the source, if it has one.
+    """
     sources = sli.spec.sources
     queries = [text for source in sources for text in source.spec.values() if isinstance(text, str)]
     own = next((source.spec for source in sources if "indicator" in source.spec), {})
@@ -200,8 +207,8 @@ def _measured(document: _Document, sli: v1.Sli, promise: v1.Objective) -> tuple[
     if named not in INDICATORS:
         wanted = named if named is not None else sli.metadata.name
         document.refuse(
-            f"indicator: {wanted!r} measures nothing that slo-pipeline knows (expected metricSource.spec.indicator to be one of "
-            f"{', '.join(INDICATORS)})"
+            f"indicator: {wanted!r} measures nothing that slo-pipeline knows (expected "
+            f"metricSource.spec.indicator to be one of {', '.join(INDICATORS)})"
         )
     op, value = (own.get(field, getattr(promise, field)) for field in ("op", "value"))
     if value is None:
@@ -213,7 +220,7 @@ def _measured(document: _Document, sli: v1.Sli, promise: v1.Objective) -> tuple[
     return named, threshold, own.get("timeSliceWindow")
 
 
-def _target_percent(document: _Document, promise: v1.Objective) -> float:
+def _target_percent(document: _Document, promise: v1.OpenSloObjective) -> float:
     exact = document.metadata.annotations.get(TARGET_PERCENT)
     if exact is not None:
         try:
@@ -225,7 +232,7 @@ def _target_percent(document: _Document, promise: v1.Objective) -> float:
     return round((promise.target or 0.0) * 100.0, 10)
 
 
-def _slice(document: _Document, promise: v1.Objective, own: object) -> object:
+def _slice(document: _Document, promise: v1.OpenSloObjective, own: object) -> object:
     """Return the width of a slice; None is the indicator's own."""
     method, given = document.spec.budgetingMethod, promise.timeSliceWindow
     field = "spec.objectives[0]"
@@ -241,7 +248,8 @@ def _slice(document: _Document, promise: v1.Objective, own: object) -> object:
         return own
     if promise.timeSliceTarget != 1:
         document.refuse(
-            f"{field}.timeSliceTarget: {promise.timeSliceTarget!r} (expected 1: a slice is good if all of it is)"
+            f"{field}.timeSliceTarget: {promise.timeSliceTarget!r} (expected 1: a slice is good if all of it "
+            "is)"
         )
     return f"{given}m" if isinstance(given, int) else given
 
@@ -249,7 +257,7 @@ def _slice(document: _Document, promise: v1.Objective, own: object) -> object:
 def _window(document: _Document) -> Mapping[str, Any]:
     if not document.spec.timeWindow:
         return {}
-    window: v1.TimeWindow = document.spec.timeWindow[0]
+    window: v1.OpenSloTimeWindow = document.spec.timeWindow[0]
     if window.calendar is not None:
         document.refuse("spec.timeWindow[0].calendar: windows are rolling (expected isRolling: true)")
     count, unit = int(window.duration[:-1]), window.duration[-1]

@@ -1,21 +1,22 @@
 """Objectives as Prometheus recording and alerting rules.
 
-Problem: the report judges from single sends and events; Prometheus has scraped series only. Its rules page people within
-minutes, the report counts.
-Shape: for each objective one recording rule a window (`slo:sli_error:ratio_rate5m` and so on, by group where the series have
-one), and one alert a severity that is the union of its burn alerts. A gauge is first recorded as "bad now", slice by slice, so that
-a window of days is an average of recorded series and not a subquery. Counters are first recorded as bad and good events. An
-outage between two scrapes leaves gauges as they were; the canary's counters hold its failed sends.
-A window without events yields no ratio: 0/0 is neither success nor failure. What Prometheus cannot see (a failover's write gap,
-which is measured by the canary's single sends) cannot become a rule, and `without_rules` names it.
+Problem: the report judges from single sends and events; Prometheus has scraped series only. Its rules page
+people within minutes, the report counts. Shape: for each objective one recording rule a window
+(`slo:sli_error:ratio_rate5m` and so on, by group where the series have one), and one alert a severity that is
+the union of its burn alerts. A gauge is first recorded as "bad now", slice by slice, so that a window of days
+is an average of recorded series and not a subquery. Counters are first recorded as bad and good events. An
+outage between two scrapes leaves gauges as they were; the canary's counters hold its failed sends. A window
+without events yields no ratio: 0/0 is neither success nor failure. What Prometheus cannot see (a failover's
+write gap, which is measured by the canary's single sends) cannot become a rule, and `without_rules` names it.
 Never: a `query_range` of ours; these are rules for somebody's Prometheus.
 
-The first failure of a kind. `increase()` of a series that appears with its first failure is 0, since it compares samples. Our
-processes show every kind at 0 from their start; older versions do not. So a bad series that was absent when the window began counts
-with its whole value, unless good series of the same process lack an earlier sample too: then the process itself is new to
-Prometheus, and when it counted is unknown.
+The first failure of a kind. `increase()` of a series that appears with its first failure is 0, since it
+compares samples. Our processes show every kind at 0 from their start; older versions do not. So a bad series
+that was absent when the window began counts with its whole value, unless good series of the same process lack
+an earlier sample too: then the process itself is new to Prometheus, and when it counted is unknown.
 
-Source: metric names of docs/reference; Site Reliability Workbook, "Alerting on SLOs", multiwindow, multi-burn-rate alerts.
+Source: metric names of docs/reference; Site Reliability Workbook, "Alerting on SLOs", multiwindow,
+multi-burn-rate alerts.
 """
 
 from typing import Any, Final, NamedTuple
@@ -109,7 +110,8 @@ def _bound(slo: Slo) -> str:
     if slo.value not in BOUNDS_MS:
         bounds = ", ".join(f"{bound:g}" for bound in BOUNDS_MS)
         raise ObjectivesError(
-            f"{slo.name}: value: {slo.value!r}: Prometheus can only answer at a bound of the histogram: {bounds} ms"
+            f"{slo.name}: value: {slo.value!r}: Prometheus can only answer at a bound of the histogram: "
+            f"{bounds} ms"
         )
     return str(slo.value / 1_000.0)
 

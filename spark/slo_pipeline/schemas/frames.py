@@ -1,9 +1,9 @@
 """Spark's side of the schemas: derived types, and the check at each border.
 
-Problem: two hand-written copies of a schema drift apart, and Spark notices late and vaguely.
-Shape: `struct_type` derives a StructType from the pyarrow schema that is the source; `assert_schema` compares a frame
-with it and names the first difference. Nullability is not compared: whatever Parquet says, Spark reads nullable.
-Never: this module holds no schema of its own.
+Problem: two hand-written copies of a schema drift apart, and Spark notices late and vaguely. Shape:
+`struct_type` derives a StructType from the pyarrow schema that is the source; `assert_schema` compares a
+frame with it and names the first difference. Nullability is not compared: whatever Parquet says, Spark reads
+nullable. Never: this module holds no schema of its own.
 """
 
 import pyarrow as pa
@@ -12,7 +12,10 @@ from pyspark.sql import types as t
 
 
 class SchemaMismatchError(Exception):
-    """A frame at a border is not what the table's schema says: our mistake, or a file that another program wrote."""
+    """A frame at a border differs from the table's schema.
+
+    That is our mistake, or a file that another program wrote.
+    """
 
 
 def spark_type(kind: pa.DataType) -> t.DataType:

@@ -1,9 +1,9 @@
 """What the collector and the canary write, as three frozen pyarrow schemas.
 
 Problem: one process scrapes, another probes, a third one asks the controllers for events, and jobs written in
-Spark read what they left behind. All of them must agree on names, types and order of columns.
-Shape: one `pyarrow.Schema` a segment kind. A required column is declared non-nullable, so a writer that forgets it
-fails when it writes, not a month later when somebody reads. `slo_pipeline.schemas.frames` derives Spark's types.
+Spark read what they left behind. All of them must agree on names, types and order of columns. Shape: one
+`pyarrow.Schema` a segment kind. A required column is declared non-nullable, so a writer that forgets it fails
+when it writes, not a month later when somebody reads. `slo_pipeline.schemas.frames` derives Spark's types.
 Never: this module imports no Spark, so the collector's image needs none.
 
 Where the files lie and how they are named: docs/reference/segments.md.
@@ -16,7 +16,8 @@ import pyarrow as pa
 from slo_pipeline.schemas.names import EVENTS_TABLE, OPERATIONS_TABLE, SAMPLES_TABLE
 
 SEGMENT_VERSION: Final = 1
-# A row may be this much later than the job that reads it: the clocks of two nodes that synchronise them differ less.
+# A row may be this much later than the job that reads it: the clocks of two nodes that synchronise them
+# differ less.
 AHEAD_MAX_S: Final = 300
 
 # Spark reads microseconds; a timestamp without a zone would be read in the reader's zone.

@@ -207,7 +207,8 @@ COVERAGE: Final = _schema(
     ("restarts", pa.int64()),
 )
 
-# Grain: one clock that wrote of one group times that cannot be true, on one side. No other table holds these rows.
+# Grain: one clock that wrote of one group times that cannot be true, on one side. No other table holds these
+# rows.
 APART: Final = _schema(
     ("kind", pa.string()),  # of segment
     ("writer", pa.string()),  # clock_id, or the scraped instance
@@ -233,7 +234,8 @@ INCREASES: Final = _schema(
     ("interpolated", pa.bool_()),
 )
 
-# Grain: one slice (Timeslices) or one stretch in which events are added up (Occurrences), of one objective and group.
+# Grain: one slice (Timeslices) or one stretch in which events are added up (Occurrences), of one objective
+# and group.
 SLI_COUNTS: Final = _schema(
     ("slo", pa.string()),
     ("group", pa.string()),

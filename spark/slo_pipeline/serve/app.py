@@ -7,12 +7,14 @@
     /failovers/<cluster>/<group>/<epoch>  to the page of that failover in the newest report that tells of it
     /livez
 
-Problem: links to a failover are written into tickets and into the cluster before and long after a report is made.
-Shape: reports are finished pages, served as they are with an ETag of their bytes; a browser that has them gets 304. They are
-compressed for clients that accept gzip. Redirects are relative, so they also work below a path prefix that a proxy takes away.
-Never: it lists no directory, runs no script and sends nothing that is not a page.
+Problem: links to a failover are written into tickets and into the cluster before and long after a report is
+made. Shape: reports are finished pages, served as they are with an ETag of their bytes; a browser that has
+them gets 304. They are compressed for clients that accept gzip. Redirects are relative, so they also work
+below a path prefix that a proxy takes away. Never: it lists no directory, runs no script and sends nothing
+that is not a page.
 
-Source: RFC 9110, sections 8.8.3 (ETag), 10.2.2 (Location), 12.5.3 (Accept-Encoding) and 13.1.2 (If-None-Match).
+Source: RFC 9110, sections 8.8.3 (ETag), 10.2.2 (Location), 12.5.3 (Accept-Encoding) and 13.1.2
+(If-None-Match).
 """
 
 import asyncio

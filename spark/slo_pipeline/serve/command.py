@@ -19,7 +19,8 @@ from slo_pipeline.serve.shelf import Shelf
 from slo_pipeline.shell.http_port import AddressError, parse_address
 from slo_pipeline.shell.running import until_signalled
 
-# How long a connection may be open without a whole request: above the usual 60 s of a proxy's own idle timeout.
+# How long a connection may be open without a whole request: above the usual 60 s of a proxy's own idle
+# timeout.
 IDLE_TIMEOUT_S: Final = 75.0
 
 

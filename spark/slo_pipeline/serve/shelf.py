@@ -1,10 +1,10 @@
 """The reports below a directory, by name: which files may be served, and nothing else.
 
-Problem: a server of files is one `..` away from a server of secrets, and one damaged file away from serving nothing.
-Shape: a report is a folder with a `report.json`; its name is one path segment. Only `index.html` and the pages that the summary
-lists can be asked for, so a request is a look-up among known names and never a path. Each summary is parsed once and again when
-its file has changed. A summary that cannot be used hides its own report alone, and the log says why.
-Never: a link that leads out of the directory is followed.
+Problem: a server of files is one `..` away from a server of secrets, and one damaged file away from serving
+nothing. Shape: a report is a folder with a `report.json`; its name is one path segment. Only `index.html` and
+the pages that the summary lists can be asked for, so a request is a look-up among known names and never a
+path. Each summary is parsed once and again when its file has changed. A summary that cannot be used hides its
+own report alone, and the log says why. Never: a link that leads out of the directory is followed.
 """
 
 import logging
@@ -17,12 +17,13 @@ from typing import Final
 
 from slo_pipeline.reports.files.folder import FAILOVERS, LISTS, PAGE, SUMMARY
 from slo_pipeline.reports.values.file_names import is_segment
-from slo_pipeline.serve.summaries import Change, Summary, SummaryError, parse
+from slo_pipeline.serve.summaries import MasterChange, Summary, SummaryError, parse
 
 # Beyond this many, the reports that were written first are left out.
 REPORTS_MAX: Final = 10_000
 SUMMARY_BYTES_MAX: Final = 10_000_000
-# Changes of master held in memory, of all reports together. Those of older reports are read again when needed.
+# Changes of master held in memory, of all reports together. Those of older reports are read again when
+# needed.
 CHANGES_HELD_MAX: Final = 100_000
 
 logger = logging.getLogger(__name__)
@@ -46,7 +47,10 @@ _Identity = tuple[int, int, int]
 
 
 class Shelf:
-    """Looks reports up in a directory; each lookup reads the directory again, as jobs add reports while it is served."""
+    """Looks reports up in a directory.
+
+    Each lookup reads the directory again, as jobs add reports while it is served.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
@@ -108,13 +112,13 @@ class Shelf:
                     return report, one.page
         return None
 
-    def changes(self, most: int) -> list[tuple[Shelved, Change]]:
+    def changes(self, most: int) -> list[tuple[Shelved, MasterChange]]:
         """Return the latest changes of master, each once, as the newest report tells it.
 
         Args:
             most: how many at most.
         """
-        found: dict[str, tuple[Shelved, Change]] = {}
+        found: dict[str, tuple[Shelved, MasterChange]] = {}
         for report in self.reports():
             if not report.is_whole and _count_since(found, report.summary.end_us) >= most:
                 break  # no report from here on knows of a later change
@@ -123,7 +127,7 @@ class Shelf:
         ordered = sorted(found.values(), key=lambda pair: (-pair[1].elected_us, pair[1].failover_id))
         return list(islice(ordered, most))
 
-    def _changes_of(self, report: Shelved) -> tuple[Change, ...]:
+    def _changes_of(self, report: Shelved) -> tuple[MasterChange, ...]:
         if report.is_whole:
             return report.summary.failovers
         text = self._read(report.folder / SUMMARY)
@@ -188,5 +192,5 @@ def _without_changes(report: Shelved) -> Shelved:
     return replace(report, summary=replace(report.summary, failovers=()), is_whole=False)
 
 
-def _count_since(found: dict[str, tuple[Shelved, Change]], us: int) -> int:
+def _count_since(found: dict[str, tuple[Shelved, MasterChange]], us: int) -> int:
     return sum(1 for _, one in found.values() if one.elected_us >= us)

@@ -1,9 +1,9 @@
 """Read a `report.json`: what the list of reports needs of it, checked field by field.
 
-Problem: one file that another version, another tool or a full disk left behind must not take the list of all reports down.
-Shape: `parse` returns typed values or raises `SummaryError` with the field and its value. A failover that cannot be used is left out.
-Fields that older reports lack are optional.
-Never: a value is repaired or guessed.
+Problem: one file that another version, another tool or a full disk left behind must not take the list of all
+reports down. Shape: `parse` returns typed values or raises `SummaryError` with the field and its value. A
+failover that cannot be used is left out. Fields that older reports lack are optional. Never: a value is
+repaired or guessed.
 """
 
 import json
@@ -22,7 +22,7 @@ class SummaryError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MasterChange:
     """One change of master, as the summary tells it."""
 
     failover_id: str
@@ -48,7 +48,7 @@ class Summary:
     measured: str
     budget_left: float | None
     budget_of: str
-    failovers: tuple[Change, ...]
+    failovers: tuple[MasterChange, ...]
     lists: frozenset[str]
 
 
@@ -87,7 +87,7 @@ def parse(raw: bytes) -> Summary:
     )
 
 
-def _change(found: object) -> Change | None:
+def _change(found: object) -> MasterChange | None:
     """Return one change of master; None if a field is missing or of another kind."""
     if not isinstance(found, dict):
         return None
@@ -95,7 +95,7 @@ def _change(found: object) -> Change | None:
         page, lost = _text(found, "page"), found.get("lost_acknowledged")
         if not is_segment(page):
             return None
-        return Change(
+        return MasterChange(
             _text(found, "failover_id"),
             page,
             _text(found, "heading"),

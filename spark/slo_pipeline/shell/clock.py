@@ -1,11 +1,10 @@
 """One process's clock: monotonic inside, UTC at the border.
 
-Problem: a wall clock may be stepped while a failover is being measured, and then a gap between two operations is the
-step and not the gap. A monotonic clock never jumps and means nothing to anybody else.
-Shape: at the start both clocks are read together; from then on UTC is the anchor plus monotonic time. Both are slewed
-alike by time synchronisation, so they part only when the wall clock is stepped; `resync` notices that and moves the
-anchor, telling by how much.
-Never: no duration is computed from two wall clock readings.
+Problem: a wall clock may be stepped while a failover is being measured, and then a gap between two operations
+is the step and not the gap. A monotonic clock never jumps and means nothing to anybody else. Shape: at the
+start both clocks are read together; from then on UTC is the anchor plus monotonic time. Both are slewed alike
+by time synchronisation, so they part only when the wall clock is stepped; `resync` notices that and moves the
+anchor, telling by how much. Never: no duration is computed from two wall clock readings.
 """
 
 import os
@@ -14,7 +13,8 @@ import time
 from collections.abc import Callable
 
 STEP_NS_MIN = 100_000_000
-"""A difference that slewing and scheduling cannot make; below it the anchor stays, so that UTC never jitters."""
+"""A difference that slewing and scheduling cannot make; below it the anchor stays, so that UTC never
+jitters."""
 
 NS_PER_S = 1_000_000_000
 NS_PER_US = 1_000
@@ -24,7 +24,8 @@ class AnchoredClock:
     """Monotonic nanoseconds, and the UTC nanoseconds that belong to them.
 
     Attributes:
-        clock_id: names this clock in rows and events: host, process id and start; two of them are never the same.
+        clock_id: names this clock in rows and events: host, process id and start; two of them are never the
+            same.
     """
 
     def __init__(

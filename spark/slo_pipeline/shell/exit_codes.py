@@ -1,4 +1,7 @@
-"""The exit codes that `slo-pipeline` commands return; 2, misused, comes from an error (`slo_pipeline.cli`)."""
+"""The exit codes that `slo-pipeline` commands return.
+
+Exit code 2, misused, comes from an error (`slo_pipeline.cli`).
+"""
 
 from typing import Final
 

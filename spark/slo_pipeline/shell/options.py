@@ -51,7 +51,8 @@ def add_bucket(parser: argparse.ArgumentParser) -> None:
         "--scratch",
         type=Path,
         metavar="DIR",
-        help="where the days of a bucket are copied to, and kept for the next run; default: a temporary directory",
+        help="where the days of a bucket are copied to, and kept for the next run; default: a temporary "
+        "directory",
     )
 
 

@@ -1,10 +1,10 @@
 """A fixed schedule: slot k is due at start + k * interval, whatever happened to the slots before.
 
-Problem: "sleep for the rest of the interval" drifts, and a loop that waits for an answer before it counts the next
-operation hides exactly the time in which nothing answered (coordinated omission).
-Shape: pure arithmetic over monotonic nanoseconds. A caller asks which slots are due now and how long to wait for the
-next; slots that are too old to mean anything are named as missed and not bunched up.
-Never: it holds no clock and never sleeps.
+Problem: "sleep for the rest of the interval" drifts, and a loop that waits for an answer before it counts the
+next operation hides exactly the time in which nothing answered (coordinated omission). Shape: pure arithmetic
+over monotonic nanoseconds. A caller asks which slots are due now and how long to wait for the next; slots
+that are too old to mean anything are named as missed and not bunched up. Never: it holds no clock and never
+sleeps.
 """
 
 from dataclasses import dataclass

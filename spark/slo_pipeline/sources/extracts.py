@@ -1,11 +1,11 @@
 """What a report reads of a closed day, taken out of its segments once.
 
-Problem: an hourly report over a month would open a month of segments each time, thousands of small files a day, most of whose
-samples no report looks at.
-Shape: `write` copies the rows that a report can read, unchanged, into one file a kind; a reader takes a closed day from there and
-the others from their segments. Rows stay rows: a report of extracts has the numbers of a report of segments, whatever its
-objectives and its window are, because the same transforms see the same rows.
-Never: judge good or bad, compute, or change a segment.
+Problem: an hourly report over a month would open a month of segments each time, thousands of small files a
+day, most of whose samples no report looks at. Shape: `write` copies the rows that a report can read,
+unchanged, into one file a kind; a reader takes a closed day from there and the others from their segments.
+Rows stay rows: a report of extracts has the numbers of a report of segments, whatever its objectives and its
+window are, because the same transforms see the same rows. Never: judge good or bad, compute, or change a
+segment.
 """
 
 import datetime as dt
@@ -58,7 +58,8 @@ def write(data: Path, names: Collection[str], metrics: Collection[str], director
     Args:
         data: directory of segments.
         names: the day's segments, paths relative to it.
-        metrics: the samples that a report reads; a scrape without any of them keeps one row, to record the scrape.
+        metrics: the samples that a report reads; a scrape without any of them keeps one row, to record the
+            scrape.
         directory: scratch of this day.
     """
     for kind, schema in SEGMENTS.items():

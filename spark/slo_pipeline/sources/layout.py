@@ -1,11 +1,10 @@
 """Which files of a data directory are segments, and whether each can be read.
 
-Problem: people and programs leave other files beside segments, and a segment that is empty or damaged makes one reader fail, another
-one skip it, and a third one take its columns for nulls.
-Shape: `day_folders` and `segment_files` say which names are ours; `ignored` lists the others. `check` opens the footer of each segment
+Problem: people and programs leave other files beside segments, and a segment that is empty or damaged makes
+one reader fail, another one skip it, and a third one take its columns for nulls. Shape: `day_folders` and
+`segment_files` say which names are ours; `ignored` lists the others. `check` opens the footer of each segment
 before anything is computed, and refuses with the same words for every caller; `unusable_content` does the
-same for a copy.
-Never: Spark is not needed here, and a path is never a pattern.
+same for a copy. Never: Spark is not needed here, and a path is never a pattern.
 
 Source: docs/reference/segments.md.
 """
@@ -68,7 +67,10 @@ def segments(directory: Path, table: str) -> Iterator[Path]:
 
 
 def ignored(directory: Path, tables: Iterable[str]) -> list[Path]:
-    """Return what lies among days and segments and is neither; names that begin with `.` or `_` are left out."""
+    """Return what lies among days and segments and is neither.
+
+    Names that begin with `.` or `_` are left out.
+    """
     found = []
     for table in tables:
         for path in _entries(directory / table):

@@ -1,4 +1,6 @@
-"""`prometheus_raw`: a Python Data Source whose rows are the raw samples of a Prometheus, in the samples segment's schema.
+"""`prometheus_raw` reads the raw samples of a Prometheus.
+
+This Python Data Source has the schema of the samples segment.
 
     spark.dataSource.register(PrometheusRaw)
     spark.read.format("prometheus_raw").options(
@@ -6,13 +8,13 @@
     ).load()
 
 Problem: a month of samples does not fit one answer, and the query to a store must not exceed the caller's.
-Shape: one partition a selector and slice of time (`slice`, 2h by default), each fetched by itself as Arrow batches. Filters on
-`ts` narrow the slices and an equality of `metric` narrows the selectors; every filter is also given back to Spark, which
-checks it again, so a pushed filter can make a read cheaper and never wrong.
+Shape: one partition a selector and slice of time (`slice`, 2h by default), each fetched by itself as Arrow
+batches. Filters on `ts` narrow the slices and an equality of `metric` narrows the selectors; every filter is
+also given back to Spark, which checks it again, so a pushed filter can make a read cheaper and never wrong.
 Never: the clock. `start` and `end` are required, so that a plan reads the same rows whenever it runs.
 
-Options: url, match (several: one a line), start and end (RFC 3339 or seconds since 1970, half-open), slice, protocol (auto,
-remote_read, query), headers (a JSON object), timeout_s.
+Options: url, match (several: one a line), start and end (RFC 3339 or seconds since 1970, half-open), slice,
+protocol (auto, remote_read, query), headers (a JSON object), timeout_s.
 """
 
 import json
@@ -38,7 +40,7 @@ from pyspark.sql.types import StructType
 
 from slo_pipeline.schemas.frames import struct_type
 from slo_pipeline.schemas.segments import SAMPLES
-from slo_pipeline.sources.prometheus_wire import PrometheusError, Protocol, Store, Stretch, fetch
+from slo_pipeline.sources.prometheus_wire import PrometheusError, PrometheusServer, Protocol, TimeRange, fetch
 from slo_pipeline.sources.selectors import NAME_LABEL, Matcher, parse
 
 PROTOCOLS: Final[dict[str, Protocol]] = {"auto": "auto", "remote_read": "remote_read", "query": "query"}
@@ -55,16 +57,16 @@ class Slice(InputPartition):
     """One selector in one stretch of time."""
 
     matchers: tuple[Matcher, ...]
-    stretch: Stretch
+    stretch: TimeRange
 
 
 @dataclass(frozen=True)
-class Asked:
+class SamplesRequest:
     """What the options ask for."""
 
-    store: Store
+    store: PrometheusServer
     selectors: tuple[tuple[Matcher, ...], ...]
-    stretch: Stretch
+    stretch: TimeRange
     slice_ms: int
 
     def slices(self) -> list[Slice]:
@@ -78,7 +80,7 @@ class Asked:
         if (last - first) * len(self.selectors) > PARTITIONS_MAX:
             raise PrometheusError(f"slice: {self.slice_ms} ms makes more than {PARTITIONS_MAX} requests")
         cut = [
-            Stretch(max(number * self.slice_ms, self.stretch.start_ms), min((number + 1) * self.slice_ms, self.stretch.end_ms))
+            TimeRange(max(number * self.slice_ms, self.stretch.start_ms), min((number + 1) * self.slice_ms, self.stretch.end_ms))
             for number in range(first, last)
         ]  # fmt: skip
         return [
@@ -138,7 +140,7 @@ _READERS: Final[dict[str, Callable[[str], Any]]] = {
 }
 
 
-def asked(options: Mapping[str, str]) -> Asked:
+def asked(options: Mapping[str, str]) -> SamplesRequest:
     """Read the options.
 
     Raises:
@@ -155,8 +157,8 @@ def asked(options: Mapping[str, str]) -> Asked:
             raise PrometheusError(f"{name}: {given[name]!r}: {error}") from None
     if read["start"] >= read["end"]:
         raise PrometheusError(f"start: {given['start']!r}: it lies before end, {given['end']!r}")
-    store = Store(read["url"], read["headers"], read["protocol"], read["timeout_s"])
-    return Asked(store, read["match"], Stretch(read["start"], read["end"]), read["slice"])
+    store = PrometheusServer(read["url"], read["headers"], read["protocol"], read["timeout_s"])
+    return SamplesRequest(store, read["match"], TimeRange(read["start"], read["end"]), read["slice"])
 
 
 class PrometheusRaw(DataSource):
@@ -179,7 +181,7 @@ class PrometheusRaw(DataSource):
 class PrometheusReader(DataSourceReader):
     """Plans slices on the driver, and fetches each where Spark runs it."""
 
-    def __init__(self, what: Asked) -> None:
+    def __init__(self, what: SamplesRequest) -> None:
         self._asked = what
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
@@ -192,7 +194,10 @@ class PrometheusReader(DataSourceReader):
         return list(self._asked.slices())
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Fetch one slice as Arrow batches; none for the stand-in that Spark makes of an empty list of slices."""
+        """Fetch one slice as Arrow batches.
+
+        There are none for the stand-in that Spark makes of an empty list of slices.
+        """
         if partition is None:
             return
         if not isinstance(partition, Slice):
@@ -201,7 +206,7 @@ class PrometheusReader(DataSourceReader):
             yield pa.RecordBatch.from_arrays(batch.columns, schema=NULLABLE)
 
 
-def narrowed(what: Asked, filters: Iterable[Filter]) -> Asked:
+def narrowed(what: SamplesRequest, filters: Iterable[Filter]) -> SamplesRequest:
     """Return a smaller question that still holds every row the filters let through."""
     start_ms, end_ms = what.stretch
     selectors = what.selectors
@@ -220,4 +225,4 @@ def narrowed(what: Asked, filters: Iterable[Filter]) -> Asked:
                 )
             case _:
                 continue
-    return Asked(what.store, selectors, Stretch(start_ms, max(start_ms, end_ms)), what.slice_ms)
+    return SamplesRequest(what.store, selectors, TimeRange(start_ms, max(start_ms, end_ms)), what.slice_ms)

@@ -1,13 +1,14 @@
 """Raw samples out of a Prometheus: remote read, and an instant query of a range where remote read is missing.
 
-Problem: `query_range` looks plausible and is not raw data: it repeats old values into gaps, so resets and outages vanish.
-Shape: `fetch` asks for one selector and one half-open stretch of time and returns a table of the samples segment. Remote read
-(protobuf and snappy) is tried first; a store without it (Thanos, some gateways) gets a query `selector[range]` at the end
-of the stretch, which also returns samples with their own timestamps. Ranges of Prometheus 2 hold both borders and those of 3
-only the right one, so the stretch is cut here and not trusted.
-Never: a staleness marker is not a sample.
+Problem: `query_range` looks plausible and is not raw data: it repeats old values into gaps, so resets and
+outages vanish. Shape: `fetch` asks for one selector and one half-open stretch of time and returns a table of
+the samples segment. Remote read (protobuf and snappy) is tried first; a store without it (Thanos, some
+gateways) gets a query `selector[range]` at the end of the stretch, which also returns samples with their own
+timestamps. Ranges of Prometheus 2 hold both borders and those of 3 only the right one, so the stretch is cut
+here and not trusted. Never: a staleness marker is not a sample.
 
-Source: prometheus/prometheus prompb/remote.proto and types.proto; "Remote Read API"; HTTP API, "Instant queries".
+Source: prometheus/prometheus prompb/remote.proto and types.proto; "Remote Read API"; HTTP API, "Instant
+queries".
 """
 
 import http.client
@@ -37,14 +38,14 @@ class PrometheusError(Exception):
     """The store did not answer as Prometheus does; the text has address, status and its words."""
 
 
-class Stretch(NamedTuple):
+class TimeRange(NamedTuple):
     """A half-open stretch of time, milliseconds since 1970."""
 
     start_ms: int
     end_ms: int
 
 
-class Store(NamedTuple):
+class PrometheusServer(NamedTuple):
     """Where to ask.
 
     Attributes:
@@ -63,7 +64,9 @@ class Store(NamedTuple):
 Series = tuple[dict[str, str], list[int], list[float]]
 
 
-def fetch(store: Store, matchers: tuple[Matcher, ...], stretch: Stretch) -> Iterator[pa.RecordBatch]:
+def fetch(
+    store: PrometheusServer, matchers: tuple[Matcher, ...], stretch: TimeRange
+) -> Iterator[pa.RecordBatch]:
     """Yield the samples of one selector in one stretch, in the schema of the samples segment.
 
     Raises:
@@ -79,7 +82,7 @@ def fetch(store: Store, matchers: tuple[Matcher, ...], stretch: Stretch) -> Iter
     return batches(_read_response(body), stretch)
 
 
-def batches(found: Iterable[Series], stretch: Stretch) -> Iterator[pa.RecordBatch]:
+def batches(found: Iterable[Series], stretch: TimeRange) -> Iterator[pa.RecordBatch]:
     """Lay series out as batches of BATCH_ROWS rows at least, except for the last one."""
     series: list[dict[str, str]] = []
     ts_us: list[int] = []
@@ -125,7 +128,7 @@ def _is_stale(value: float) -> bool:
     return bool(struct.unpack("<Q", struct.pack("<d", value))[0] == STALE_BITS)
 
 
-def _queried(store: Store, matchers: tuple[Matcher, ...], stretch: Stretch) -> Iterator[Series]:
+def _queried(store: PrometheusServer, matchers: tuple[Matcher, ...], stretch: TimeRange) -> Iterator[Series]:
     width_ms = stretch.end_ms - stretch.start_ms
     query = f"{text_of(matchers)}[{width_ms}ms]"
     options = urllib.parse.urlencode({"query": query, "time": f"{(stretch.end_ms - 1) / 1_000:.3f}"})
@@ -147,7 +150,7 @@ def _queried(store: Store, matchers: tuple[Matcher, ...], stretch: Stretch) -> I
         raise PrometheusError(f"{store.url}/api/v1/query: no answer of Prometheus: {error!r}") from None
 
 
-def _ask(store: Store, path: str, body: bytes | None) -> tuple[int, bytes]:
+def _ask(store: PrometheusServer, path: str, body: bytes | None) -> tuple[int, bytes]:
     url = urllib.parse.urlsplit(store.url)
     secure = url.scheme == "https"
     connect = http.client.HTTPSConnection if secure else http.client.HTTPConnection
@@ -211,7 +214,7 @@ def _message_types() -> dict[str, Any]:
 _MESSAGES: Final = _message_types()
 
 
-def _read_request(matchers: tuple[Matcher, ...], stretch: Stretch) -> bytes:
+def _read_request(matchers: tuple[Matcher, ...], stretch: TimeRange) -> bytes:
     request = _MESSAGES["ReadRequest"]()
     # Remote read takes both ends as inside.
     query = request.queries.add(start_timestamp_ms=stretch.start_ms, end_timestamp_ms=stretch.end_ms - 1)

@@ -1,9 +1,9 @@
 """Read segments from a data directory.
 
-Problem: a directory may lack a kind, hold a half-written file, or repeat an event that two collectors fetched.
-Shape: one function a kind returns a frame of exactly the segment's schema; a kind with no file is an empty frame; events are
-one row an event_id.
-Never: no schema inference (a file of another layout fails by name), and nothing is written.
+Problem: a directory may lack a kind, hold a half-written file, or repeat an event that two collectors
+fetched. Shape: one function a kind returns a frame of exactly the segment's schema; a kind with no file is an
+empty frame; events are one row an event_id. Never: no schema inference (a file of another layout fails by
+name), and nothing is written.
 """
 
 import itertools
@@ -22,7 +22,8 @@ from slo_pipeline.schemas.segments import EVENTS, PROBE_OPS, SAMPLES, SEGMENTS
 from slo_pipeline.sources.extracts import Extracts
 from slo_pipeline.sources.layout import check, day_folders, segment_files, segments
 
-# A report of so many bytes, 300,000 operations, takes as long either way; a day of 200 series a third less without `quick`.
+# A report of so many bytes, 300,000 operations, takes as long either way; a day of 200 series a third less
+# without `quick`.
 SMALL_INPUT_BYTES_MAX: Final = 5_000_000
 
 
@@ -98,15 +99,18 @@ def _read(
     frame = _parquet(spark, fields, paths)
     names = [Path(one).name for one in without if one.startswith(f"{kind}/")]
     if names:
-        # A file's name is its writer's, run's and number's: no two segments of a kind have the same. Spark tells it as an
-        # URL does, but for "+", which stays and would be read as a space.
+        # A file's name is its writer's, run's and number's: no two segments of a kind have the same. Spark
+        # tells it as an URL does, but for "+", which stays and would be read as a space.
         escaped = F.regexp_replace("_metadata.file_name", r"\+", "%2B")
         frame = frame.where(~F.url_decode(escaped).isin(names))
     return conform(frame, schema, table=str(directory / kind))
 
 
 def _places(directory: Path, kind: str, extracts: Extracts | None) -> list[Path]:
-    """Return the paths to read of a kind: extracts, and the segments of the other days, by folder where that says the same."""
+    """Return the paths to read of a kind.
+
+    These are extracts, and the segments of the other days; by folder where that says the same.
+    """
     places = extracts.files(kind) if extracts is not None else []
     for folder in day_folders(directory, kind):
         if extracts is not None and extracts.hold(folder):
@@ -119,7 +123,9 @@ def _places(directory: Path, kind: str, extracts: Extracts | None) -> list[Path]
 
 
 def check_segments(directory: Path, kinds: Iterable[str], extracts: Extracts | None = None) -> None:
-    """Refuse a directory in which a segment cannot be read: before Spark starts, and with the same words for every job.
+    """Refuse a directory in which a segment cannot be read.
+
+    This happens before Spark starts, and with the same words for every job.
 
     Args:
         directory: the data directory.
@@ -187,7 +193,8 @@ def read_inputs(
         spark: the session.
         directory: the data directory.
         without: segments to leave out, paths relative to the directory.
-        extracts: read instead of the segments of their days; they hold what a report needs, and not every sample.
+        extracts: read instead of the segments of their days; they hold what a report needs, and not every
+            sample.
 
     Raises:
         InputError: the directory is missing or holds no segment of any kind.

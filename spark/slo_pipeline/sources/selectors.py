@@ -1,9 +1,11 @@
 """Prometheus selectors: text to matchers and back, because remote read takes matchers and queries take text.
 
-Shape: `name{label="value",other=~"pattern"}`; a name is a matcher of `__name__`. Strings are quoted with double quotes.
-Never: anything else of PromQL (ranges, offsets, functions): a source gives raw samples, and arithmetic is ours.
+Shape: `name{label="value",other=~"pattern"}`; a name is a matcher of `__name__`. Strings are quoted with
+double quotes. Never: anything else of PromQL (ranges, offsets, functions): a source gives raw samples, and
+arithmetic is ours.
 
-Source: Prometheus documentation, "Querying basics", instant vector selectors; prompb/types.proto, LabelMatcher.
+Source: Prometheus documentation, "Querying basics", instant vector selectors; prompb/types.proto,
+LabelMatcher.
 """
 
 import json

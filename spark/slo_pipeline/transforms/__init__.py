@@ -1,1 +1,4 @@
-"""Pure functions of data frames: no I/O, no clock, no UDF. Every table they return is checked against its schema."""
+"""Pure functions of data frames: no I/O, no clock, no UDF.
+
+Every table they return is checked against its schema.
+"""

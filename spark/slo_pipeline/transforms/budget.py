@@ -4,8 +4,10 @@ Problem: a budget that merely shrinks teaches nothing; one that is "mostly failo
 Shape: every bad slice is booked to exactly one thing. The first of these whose interval it touches gets it:
 
 1. the latest failover, switchover or re-election of the same master (its own interval);
-2. a known fault that moved no master: from its injection until it was healed and what it broke had time to settle;
-3. a rollout, or the restart of a member that belongs to one: from its start to its end (`transforms.rollouts`);
+2. a known fault that moved no master: from its injection until it was healed and what it broke had time to
+   settle;
+3. a rollout, or the restart of a member that belongs to one: from its start to its end
+   (`transforms.rollouts`);
 4. nothing: `unexplained`.
 
 The bookings add up to the bad slices: the report prints both sums, and `check` says them to whoever doubts.
@@ -24,12 +26,13 @@ from slo_pipeline.transforms.rollouts import UNENDED_US, rollouts
 from slo_pipeline.transforms.slices import SLICE_US
 from slo_pipeline.transforms.timing import US_PER_S, plus_us
 
-# What a healed fault has broken may still be felt for this long: a restarted process needs its connections again.
+# What a healed fault has broken may still be felt for this long: a restarted process needs its connections
+# again.
 FAULT_SETTLE_US: Final = 10 * US_PER_S
 S_PER_DAY: Final = 86_400
 
 
-class Objective(NamedTuple):
+class BudgetTarget(NamedTuple):
     """A promise: `target_percent` of the seconds of `window_days` days are good."""
 
     target_percent: float = 99.95
@@ -49,7 +52,8 @@ def causes(timed: DataFrame, events: DataFrame) -> DataFrame:
         events: rows of the events segment, one an event_id.
 
     Returns:
-        group ("" for all), booking, failover_id, detail, interval_start, interval_end, epoch, rank (1 answers first).
+        group ("" for all), booking, failover_id, detail, interval_start, interval_end, epoch, rank (1 answers
+        first).
     """
     nothing = F.lit(None).cast("string")
     changes = timed.select(
@@ -117,7 +121,7 @@ def book(slices: DataFrame, answering: DataFrame) -> DataFrame:
     )
 
 
-def budget(booked: DataFrame, objective: Objective) -> DataFrame:
+def budget(booked: DataFrame, objective: BudgetTarget) -> DataFrame:
     """Add up bookings: the BUDGET table, one row a thing that spent budget in a group."""
     table = (
         booked.groupBy("group", "booking", "failover_id", "detail")

@@ -1,9 +1,9 @@
 """How fast budgets burned, minute by minute, and what would have paged when.
 
-Problem: an alert rule that was never run over the past is a guess: it pages for nothing, or sleeps through an outage.
-Shape: counts are added up by minute on a grid without holes; a running sum turns every window into one subtraction, so a month
-costs the same for a window of 5 minutes and one of 3 days. An alert fires in the minutes in which both its windows burn
-faster than its threshold; neighbouring minutes are one page.
+Problem: an alert rule that was never run over the past is a guess: it pages for nothing, or sleeps through an
+outage. Shape: counts are added up by minute on a grid without holes; a running sum turns every window into
+one subtraction, so a month costs the same for a window of 5 minutes and one of 3 days. An alert fires in the
+minutes in which both its windows burn faster than its threshold; neighbouring minutes are one page.
 
     burn rate of a window = (bad / (good + bad)) / allowed        allowed = 1 - target
 

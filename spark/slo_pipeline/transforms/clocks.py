@@ -1,10 +1,10 @@
 """Which rows have a time that cannot be true.
 
-Problem: the period, the window of each budget and the burn rates all end with the newest row. One row of a node whose clock is
-days ahead moves all of them, and the healthy groups fall out of the report.
-Shape: a row is credible if each of its times lies between `EARLIEST_US` and the report's making plus `AHEAD_MAX_S`. The other
-rows are set apart: no formula reads them, and the report says how many they are, whose, and how far off.
-Never: the clock is not read here; `now_us` is a parameter. A wrong time is not corrected.
+Problem: the period, the window of each budget and the burn rates all end with the newest row. One row of a
+node whose clock is days ahead moves all of them, and the healthy groups fall out of the report. Shape: a row
+is credible if each of its times lies between `EARLIEST_US` and the report's making plus `AHEAD_MAX_S`. The
+other rows are set apart: no formula reads them, and the report says how many they are, whose, and how far
+off. Never: the clock is not read here; `now_us` is a parameter. A wrong time is not corrected.
 """
 
 from typing import Final

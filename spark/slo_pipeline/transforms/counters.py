@@ -1,14 +1,16 @@
 """What a counter counted: pair increments.
 
-Problem: a rate that extrapolates is fine on a chart and wrong in an account: windows do not add up, increments that cross
-a gap vanish, and a restart that climbs past the old value looks like progress.
-Shape: one row a pair of neighbouring samples of a series. The increment is the difference, or the whole new value after a
-reset, and it belongs to the half-open window of the *later* sample. So the sum over days is the month's sum, always.
+Problem: a rate that extrapolates is fine on a chart and wrong in an account: windows do not add up,
+increments that cross a gap vanish, and a restart that climbs past the old value looks like progress. Shape:
+one row a pair of neighbouring samples of a series. The increment is the difference, or the whole new value
+after a reset, and it belongs to the half-open window of the *later* sample. So the sum over days is the
+month's sum, always.
 
-- A value below its predecessor is a reset. So is another known `instance_uid`, even when the value went up: Prometheus cannot
-  see that one.
-- The first sample of a series counts from 0 if its process answered a scrape before without it (RocketMQ's series appear
-  with their first event; `up` says that it answered), and counts nothing if the input merely begins there.
+- A value below its predecessor is a reset. So is another known `instance_uid`, even when the value went up:
+  Prometheus cannot see that one.
+- The first sample of a series counts from 0 if its process answered a scrape before without it (RocketMQ's
+  series appear with their first event; `up` says that it answered), and counts nothing if the input merely
+  begins there.
 - A gap over GAP_MAX_US is spread evenly over the windows it spans and flagged `interpolated`.
 
 Never: no extrapolation to window borders.
@@ -33,13 +35,19 @@ def series_key() -> Column:
 
 
 def births(samples: DataFrame) -> DataFrame:
-    """Find when each process first answered a scrape: instance, instance_uid, born_ts. Unknown without an `up`."""
+    """Find when each process first answered a scrape: instance, instance_uid, born_ts.
+
+    Unknown without an `up`.
+    """
     answered = samples.where((F.col("metric") == UP) & (F.col("value") == 1.0))
     return answered.groupBy("instance", "instance_uid").agg(F.min("ts").alias("born_ts"))
 
 
 def kept_labels(by: tuple[str, ...]) -> Column:
-    """Return a map of some labels, "" for each that a series lacks; `instance` is also the sample's own column."""
+    """Return a map of some labels, "" for each that a series lacks.
+
+    `instance` is also the sample's own column.
+    """
     values = [
         F.coalesce(F.col("labels")[name], F.col("instance") if name == "instance" else F.lit(""))
         for name in by
@@ -55,11 +63,12 @@ def increments(samples: DataFrame, born: DataFrame) -> DataFrame:
 
     Args:
         samples: rows of the samples segment, counters only.
-        born: `births` of all samples, not only the counters', so that a series that appears late counts from 0.
+        born: `births` of all samples, not only the counters', so that a series that appears late counts from
+            0.
 
     Returns:
-        metric, labels, instance, series, ts, prev_ts (null for a counted first sample), increment (>= 0), reset.
-        One row a pair; first samples that count nothing are left out.
+        metric, labels, instance, series, ts, prev_ts (null for a counted first sample), increment (>= 0),
+        reset. One row a pair; first samples that count nothing are left out.
     """
     keyed = samples.where(~F.isnan("value")).withColumn("series", series_key())
     order = Window.partitionBy("metric", "instance", "series").orderBy("ts")

@@ -1,12 +1,11 @@
 """Count acknowledged messages that are present, and those that are lost.
 
-Problem: "no message lost" is a claim about messages, so it needs each one read back, and an answer for those that cannot
-be judged yet.
-Shape: a send that was acknowledged is lost if its reader says `missing`, or if that reader went on reading for
-UNREAD_MAX_US after the acknowledgement without finding it; otherwise, unread, it is pending. A reader is the process that
-sent (`clock_id`): one that was restarted owes no answer for its predecessor's messages. A send that failed without a
-verdict may still be stored: ambiguous, and counted as found when it is read.
-Never: a lost count of 0 for a group without read-back; the count is absent.
+Problem: "no message lost" is a claim about messages, so it needs each one read back, and an answer for those
+that cannot be judged yet. Shape: a send that was acknowledged is lost if its reader says `missing`, or if
+that reader went on reading for UNREAD_MAX_US after the acknowledgement without finding it; otherwise, unread,
+it is pending. A reader is the process that sent (`clock_id`): one that was restarted owes no answer for its
+predecessor's messages. A send that failed without a verdict may still be stored: ambiguous, and counted as
+found when it is read. Never: a lost count of 0 for a group without read-back; the count is absent.
 """
 
 from typing import Final
@@ -28,7 +27,8 @@ def verdicts(probe_ops: DataFrame) -> DataFrame:
     """Judge every send of every group that is read back.
 
     Returns:
-        group, seq, intended_ts, acknowledged_ts (null unless acknowledged), broker_addr, queue_id, queue_offset,
+        group, seq, intended_ts, acknowledged_ts (null unless acknowledged), broker_addr, queue_id,
+        queue_offset,
         verdict: read_back | lost | pending | ambiguous | ambiguous_found | refused.
     """
     reads = probe_ops.where(F.col("op") == "read")

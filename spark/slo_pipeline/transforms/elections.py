@@ -1,15 +1,15 @@
 """Changes of master, and the marks that belong to each.
 
-Problem: four programs with four clocks report the events around a change of master. Joining by nearness in time
-gives a wrong story exactly when two failovers follow each other.
-Shape: the master epoch is the key: (cluster, group, epoch) names one change of master, and a mark belongs to it because it
-carries that epoch. Only two events lack an epoch, because their observer does not know it: an injected fault, and a route that the
-canary saw. Those are looked for inside the change's own bounds (after the election before, before the election after).
-A re-election of the same master is not a change of master, but writes stand still during it as well, so it is found here too, with
-the booking `reelection`, and answers for its seconds.
-Where the operator restarts a master, for a rollout or because a person asked, the broker's end looks to the controllers like any
-other. The operator's Event of that restart tells that it was ordered, and makes the change a switchover.
-Never: a group's first election is neither.
+Problem: four programs with four clocks report the events around a change of master. Joining by nearness in
+time gives a wrong story exactly when two failovers follow each other. Shape: the master epoch is the key:
+(cluster, group, epoch) names one change of master, and a mark belongs to it because it carries that epoch.
+Only two events lack an epoch, because their observer does not know it: an injected fault, and a route that
+the canary saw. Those are looked for inside the change's own bounds (after the election before, before the
+election after). A re-election of the same master is not a change of master, but writes stand still during it
+as well, so it is found here too, with the booking `reelection`, and answers for its seconds. Where the
+operator restarts a master, for a rollout or because a person asked, the broker's end looks to the controllers
+like any other. The operator's Event of that restart tells that it was ordered, and makes the change a
+switchover. Never: a group's first election is neither.
 """
 
 from typing import Final
@@ -23,7 +23,8 @@ from slo_pipeline.transforms.timing import US_PER_S, from_nanos_text, plus_us
 
 # Two processes' wall clocks may differ this much before a fault looks like an effect.
 CLOCK_SLACK_US: Final = US_PER_S
-# A fault that began or was healed longer than this before the master was last seen did not cause the election.
+# A fault that began or was healed longer than this before the master was last seen did not cause the
+# election.
 FAULT_REACH_US: Final = 30 * US_PER_S
 PLANNED_CAUSES: Final = ("Designated",)
 # A master ordered to hand over has done so after this, or was lost during it.
@@ -50,9 +51,10 @@ def elections(events: DataFrame) -> DataFrame:
         events: rows of the events segment, one an event_id.
 
     Returns:
-        One row an election with a master before it: failover_id, cluster, group, epoch, old_epoch, cause, booking, old and new master's
-        id and address, sync_state_set_before and _after, last_heartbeat_ts, suspected_ts, proposed_ts, elected_ts,
-        elected_clock, previous_elected_ts, next_elected_ts.
+        One row an election with a master before it: failover_id, cluster, group, epoch, old_epoch, cause,
+            booking, old and new master's
+        id and address, sync_state_set_before and _after, last_heartbeat_ts, suspected_ts, proposed_ts,
+        elected_ts, elected_clock, previous_elected_ts, next_elected_ts.
     """
     elected = events.where((F.col("kind") == "MasterElected") & F.col("epoch").isNotNull())
     order = Window.partitionBy("cluster", "group").orderBy("epoch", "ts")
@@ -86,7 +88,10 @@ def elections(events: DataFrame) -> DataFrame:
 
 
 def _with_orders(changed: DataFrame, events: DataFrame) -> DataFrame:
-    """Add `ordered`: the operator had told the old master to end, and its connection ended. Who falls silent was lost."""
+    """Add `ordered`: the operator had told the old master to end, and its connection ended.
+
+    Who falls silent was lost.
+    """
     orders = (
         handovers_ordered(events)
         .groupBy(F.col("group").alias("of_group"))
@@ -126,7 +131,8 @@ def suspicions(changes: DataFrame, events: DataFrame) -> DataFrame:
 def commits(changes: DataFrame, events: DataFrame) -> DataFrame:
     """Find when the election was committed: committed_ts, committed_clock.
 
-    The election's own event carries the time of its proposal; the leader tells the commit with what it saw next.
+    The election's own event carries the time of its proposal; the leader tells the commit with what it saw
+    next.
     """
     told = events.where(F.col("kind").isin("MasterElected", "RoleNotified", "RoleTaken")).select(
         *KEY, from_nanos_text(_attr("committed_ns")).alias("ts"), "clock_id"
@@ -140,8 +146,9 @@ def commits(changes: DataFrame, events: DataFrame) -> DataFrame:
 def roles_taken(changes: DataFrame, events: DataFrame) -> DataFrame:
     """Find the first sign that the new master acts as master: role_taken_ts, role_taken_clock.
 
-    The controller sees it only at the master's next heartbeat or request. Two others may see it earlier, and each is
-    proof: a replica that shook hands with it in the new epoch, and a route that names it, which only a master publishes.
+    The controller sees it only at the master's next heartbeat or request. Two others may see it earlier, and
+    each is proof: a replica that shook hands with it in the new epoch, and a route that names it, which only
+    a master publishes.
     """
     told = events.where(F.col("kind").isin("RoleTaken", "HandshakeDone"))
     rows = changes.select("failover_id", *KEY, "new_master_id").join(
@@ -191,8 +198,8 @@ def faults(changes: DataFrame, events: DataFrame) -> DataFrame:
     """Find the injected fault that a change of master answers.
 
     Returns:
-        failover_id, fault, fault_ts, fault_clock, fault_healed_ts (null: never healed). No row without an injected
-        fault, where it was healed long before the master was missed, or where it hit another broker.
+        failover_id, fault, fault_ts, fault_clock, fault_healed_ts (null: never healed). No row without an
+        injected fault, where it was healed long before the master was missed, or where it hit another broker.
     """
     marks = with_healing(events).alias("f")
     seen_ts = F.coalesce(F.col("c.last_heartbeat_ts"), F.col("c.suspected_ts"), F.col("c.elected_ts"))
@@ -219,7 +226,10 @@ def faults(changes: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def with_healing(events: DataFrame) -> DataFrame:
-    """Pair each FaultInjected with the first FaultHealed of the same fault after it, and before it strikes again."""
+    """Pair each FaultInjected with the first FaultHealed of the same fault after it.
+
+    The healing must come before the fault strikes again.
+    """
     fault = F.coalesce(_attr("fault"), _attr("action"), F.lit("fault"))
     marks = (
         events.where(F.col("kind").isin("FaultInjected", "FaultHealed"))

@@ -1,7 +1,7 @@
 """One row a change of master: its marks, its write gap, the seconds it may answer for.
 
-Problem: "the failover took 380 ms" needs one clock. Controller, broker and canary have three.
-Shape: the write gap is measured by the canary alone: the longest stretch between two acknowledgements that touches the
+Problem: "the failover took 380 ms" needs one clock. Controller, broker and canary have three. Shape: the
+write gap is measured by the canary alone: the longest stretch between two acknowledgements that touches the
 change's interval. The marks of the others are set beside it and turned into phases by `phases`.
 
     lower bound                                     upper bound
@@ -9,8 +9,9 @@ change's interval. The marks of the others are set beside it and turned into pha
     |-----------------[== gap ==]-------------------|
     a bad slice that touches [interval_start, interval_end) is booked to the change
 
-Invariant: the intervals of a group's changes may touch, and a slice in two of them goes to the later (`budget`).
-Never: no gap is invented. Without a canary the gap is null; without an acknowledgement after it, too.
+Invariant: the intervals of a group's changes may touch, and a slice in two of them goes to the later
+(`budget`). Never: no gap is invented. Without a canary the gap is null; without an acknowledgement after it,
+too.
 """
 
 from typing import Final
@@ -37,7 +38,8 @@ def marked(changes: DataFrame, events: DataFrame) -> DataFrame:
         events: rows of the events segment, one an event_id.
 
     Returns:
-        `elections` plus fault, *_ts and *_clock of each mark, lower_ts and upper_ts. One row a change of master.
+        `elections` plus fault, *_ts and *_clock of each mark, lower_ts and upper_ts. One row a change of
+        master.
     """
     joined = changes
     for finder in (
@@ -68,7 +70,8 @@ def marked(changes: DataFrame, events: DataFrame) -> DataFrame:
 def _with_bounds(changes: DataFrame) -> DataFrame:
     """Add where to look for the write gap: between the neighbours' elections, around the change's own marks.
 
-    Redundancy is not such a mark: a broker that comes back 20 s later may cost a gap of its own, which is not the change's.
+    Redundancy is not such a mark: a broker that comes back 20 s later may cost a gap of its own, which is not
+    the change's.
     """
     earliest = F.least("fault_ts", "suspected_ts", "proposed_ts", "elected_ts")
     latest = F.greatest("elected_ts", "role_taken_ts", "route_seen_ts")
@@ -176,7 +179,10 @@ def _or_zero(name: str) -> Column:
 
 
 def _lost_by_failover(timed: DataFrame, losses: DataFrame) -> DataFrame:
-    """Count lost messages by the first change of master after their acknowledgement, within SETTLE_MAX_US of it."""
+    """Count lost messages by the first change of master after their acknowledgement.
+
+    The change must come within SETTLE_MAX_US of it.
+    """
     near = (
         (F.col("l.group") == F.col("c.group"))
         & (F.col("l.acknowledged_ts") <= F.col("c.interval_end"))

@@ -1,8 +1,8 @@
 """Compute how far replicas lagged, and the members of the SyncStateSet.
 
 Problem: a lag that is averaged over a bucket hides its spike, and a SyncStateSet is a step, not a sample.
-Shape: the maximum of the gauge a bucket; the set's steps from events, keyed by the order of the log, not of clocks.
-Never: no interpolation between steps.
+Shape: the maximum of the gauge a bucket; the set's steps from events, keyed by the order of the log, not of
+clocks. Never: no interpolation between steps.
 """
 
 from typing import Final

@@ -1,9 +1,9 @@
 """How long acknowledged sends took, from the moment they were intended.
 
-Problem: a latency measured from the send's own start leaves out the time it waited behind a stuck one.
-Shape: exact quantiles (not sketches: a canary's rows are few), a histogram with fixed bounds, a thinned series over time,
-and the raw points near a failover.
-Never: a latency for a failed send; it is counted, and drawn at its own height.
+Problem: a latency measured from the send's own start leaves out the time it waited behind a stuck one. Shape:
+exact quantiles (not sketches: a canary's rows are few), a histogram with fixed bounds, a thinned series over
+time, and the raw points near a failover. Never: a latency for a failed send; it is counted, and drawn at its
+own height.
 """
 
 from typing import Final

@@ -4,12 +4,12 @@
        |            |              |               |               |                 |                |
      injected    suspected      elected        role taken      route seen      acknowledged     set whole again
 
-Problem: each mark is set by the clock of whoever saw it, and the order of marks is not fixed: with address takeover a
-client's first write succeeds without any new route.
-Shape: a phase runs from the furthest mark so far to its own mark, so phases never overlap and their sum is the whole. A mark
-that lies before the furthest one gives a phase of 0 ms: `overtaken` if one process set both marks (then it really came
-earlier), `uncertain` if two clocks did (the order is unknown). `skew_ms` keeps how far back it lay.
-Never: no negative duration, no guess for an unset mark (`absent`).
+Problem: each mark is set by the clock of whoever saw it, and the order of marks is not fixed: with address
+takeover a client's first write succeeds without any new route. Shape: a phase runs from the furthest mark so
+far to its own mark, so phases never overlap and their sum is the whole. A mark that lies before the furthest
+one gives a phase of 0 ms: `overtaken` if one process set both marks (then it really came earlier),
+`uncertain` if two clocks did (the order is unknown). `skew_ms` keeps how far back it lay. Never: no negative
+duration, no guess for an unset mark (`absent`).
 """
 
 from typing import Final

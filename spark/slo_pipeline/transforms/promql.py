@@ -1,17 +1,18 @@
 """What Prometheus' `increase()` says of the same samples: the second opinion beside the account.
 
-Problem: people compare our sums with their dashboards, and a difference must be explained by the method, not by a mistake.
-Shape: the formula of PromQL as a frame: within a range, last minus first plus what resets took away, then extrapolated to the
-range's borders (to the border itself if it is nearer than 1.1 mean distances, else by half a distance, and never below the
-zero of a counter). A range of two samples at least has a value; evaluated at the end of each window, like
-`sum by (...) (increase(metric[window]))` with the window as step.
+Problem: people compare our sums with their dashboards, and a difference must be explained by the method, not
+by a mistake. Shape: the formula of PromQL as a frame: within a range, last minus first plus what resets took
+away, then extrapolated to the range's borders (to the border itself if it is nearer than 1.1 mean distances,
+else by half a distance, and never below the zero of a counter). A range of two samples at least has a value;
+evaluated at the end of each window, like `sum by (...) (increase(metric[window]))` with the window as step.
 
-Two versions differ: a range of Prometheus 2 holds both its borders, one of Prometheus 3 leaves its left border out; and 3 looks
-for the counter's zero only after it has chosen how far to extrapolate.
+Two versions differ: a range of Prometheus 2 holds both its borders, one of Prometheus 3 leaves its left
+border out; and 3 looks for the counter's zero only after it has chosen how far to extrapolate.
 
 Never: it enters no account; `counters` does.
 
-Source: prometheus/prometheus promql/functions.go, extrapolatedRate (2.42 and 3.x); migration guide to 3.0, "Range selectors".
+Source: prometheus/prometheus promql/functions.go, extrapolatedRate (2.42 and 3.x); migration guide to 3.0,
+"Range selectors".
 """
 
 from typing import Final, Literal
@@ -77,7 +78,10 @@ def promql_increase(
 
 
 def _range_ends(ts_ms: Column, window_ms: int, version: Version) -> Column:
-    """Return the ends of the ranges that hold a time: one, or with closed ranges two for a time on a border."""
+    """Return the ends of the ranges that hold a time.
+
+    There is one, or with closed ranges two for a time on a border.
+    """
     width = F.lit(window_ms).cast("bigint")
     past = F.pmod(ts_ms, width)
     end = ts_ms - past + F.when(past > 0, width).otherwise(F.lit(0).cast("bigint"))

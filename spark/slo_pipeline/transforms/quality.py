@@ -1,9 +1,9 @@
 """How much of the input can be believed: scrape coverage, gaps, restarts.
 
-Problem: a quiet chart may mean a quiet system or a dead collector.
-Shape: one row an instance: how many scrapes there are, how many its own rhythm would have made up to the end of the input,
-where the holes are. The rhythm is the median distance of its scrapes, so no configuration is needed.
-Never: nothing here is repaired; it is said.
+Problem: a quiet chart may mean a quiet system or a dead collector. Shape: one row an instance: how many
+scrapes there are, how many its own rhythm would have made up to the end of the input, where the holes are.
+The rhythm is the median distance of its scrapes, so no configuration is needed. Never: nothing here is
+repaired; it is said.
 """
 
 from typing import Final

@@ -1,11 +1,13 @@
 """Find planned changes: the rollouts, and the members restarted for them.
 
-Problem: a restart that the operator makes looks like a fault to a canary, and the reader of the report must tell them apart.
-Shape: two sources, one table of intervals.
+Problem: a restart that the operator makes looks like a fault to a canary, and the reader of the report must
+tell them apart. Shape: two sources, one table of intervals.
 
-- `RolloutStarted` and the first `RolloutFinished` of its group after it: whoever rolls something out may tell so.
-- The operator's own Kubernetes Event `MemberRestarted`: from its time until the SyncStateSet, which loses the member, has as many
-  members again as it had before. No event reports that end; the set shows it, by the controllers' clock.
+- `RolloutStarted` and the first `RolloutFinished` of its group after it: whoever rolls something out may tell
+  so.
+- The operator's own Kubernetes Event `MemberRestarted`: from its time until the SyncStateSet, which loses the
+  member, has as many members again as it had before. No event reports that end; the set shows it, by the
+  controllers' clock.
 
 An interval without a reported end lasts UNENDED_US.
 Never: an Event of a pod alone makes no rollout: a kubelet says `Killing` of a pod that was evicted as well.
@@ -96,7 +98,10 @@ def _restarted(events: DataFrame) -> DataFrame:
 
 
 def _member(note: Column) -> Column:
-    """Say which member was restarted and why: `delete Pod orders-1 (older revision)` is the operator's note."""
+    """Say which member was restarted and why.
+
+    `delete Pod orders-1 (older revision)` is the operator's note.
+    """
     name, why = F.regexp_extract(note, _NOTE, 1), F.regexp_extract(note, _NOTE, 2)
     said = F.concat(F.lit("restart of "), name, F.lit(": "), why)
     return F.when(name != "", said).otherwise(F.lit("restart of a member"))

@@ -1,10 +1,10 @@
 """The formulas of the indicators: each derives good, bad and unknown counts from measurements.
 
-Problem: eight promises about very different things must share one budget arithmetic.
-Shape: every formula returns the same columns (group, ts, good, bad, unknown). For Timeslices a row is one slice and exactly
-one of the three is 1; for Occurrences a row adds up the events of one stretch. Slices between the first and the last one of a
-group in which nothing was measured are unknown: neither good nor bad, and shown.
-Never: carry a gauge over a missing scrape.
+Problem: eight promises about very different things must share one budget arithmetic. Shape: every formula
+returns the same columns (group, ts, good, bad, unknown). For Timeslices a row is one slice and exactly one of
+the three is 1; for Occurrences a row adds up the events of one stretch. Slices between the first and the last
+one of a group in which nothing was measured are unknown: neither good nor bad, and shown. Never: carry a
+gauge over a missing scrape.
 """
 
 from typing import Final, NamedTuple
@@ -40,7 +40,8 @@ class Measured(NamedTuple):
         slices: the SLICES_1S table.
         points: the LATENCY_POINTS table.
         samples: rows of the samples segment.
-        failovers: rows with group, elected_ts, booking, write_gap_ms (`failovers.with_gaps` or the FAILOVERS table).
+        failovers: rows with group, elected_ts, booking, write_gap_ms (`failovers.with_gaps` or the FAILOVERS
+            table).
         verdicts: result of `durability.verdicts`.
         events: rows of the events segment, one an event_id.
     """
@@ -87,7 +88,10 @@ def _formula(measured: Measured, slo: Slo) -> DataFrame:
 
 
 def send_latency(points: DataFrame, slo: Slo) -> DataFrame:
-    """Count acknowledged sends within and beyond the threshold, milliseconds. Failed ones count for availability."""
+    """Count acknowledged sends within and beyond the threshold, milliseconds.
+
+    Failed ones count for availability.
+    """
     fast = F.col("latency_ms") <= F.lit(slo.value)
     return _added(points.where(F.col("result") == "ok"), slo, good=fast, bad=~fast)
 
@@ -107,7 +111,10 @@ def replication_lag(samples: DataFrame, slo: Slo) -> DataFrame:
 
 
 def in_sync_ratio(samples: DataFrame, slo: Slo) -> DataFrame:
-    """Judge slices by the smallest share of registered members that was in the SyncStateSet, as the leader saw it."""
+    """Judge slices by the smallest share of registered members in the SyncStateSet.
+
+    The share is the one that the leader saw.
+    """
     labels = F.col("labels")
     leaders = samples.where((F.col("metric") == ROLE_METRIC) & (F.col("value") == LEADER_ROLE)).select(
         "instance", "ts"
@@ -125,7 +132,8 @@ def in_sync_ratio(samples: DataFrame, slo: Slo) -> DataFrame:
 def controller_leader(samples: DataFrame, slo: Slo) -> DataFrame:
     """Judge slices by whether a controller said that it leads; two leaders of one term are bad too.
 
-    A controller that no longer answers counts as not leading, so that the death of all three is bad and not unknown.
+    A controller that no longer answers counts as not leading, so that the death of all three is bad and not
+    unknown.
     """
     role = F.col("metric") == ROLE_METRIC
     controllers = samples.where(role).select("instance").distinct()

@@ -1,11 +1,10 @@
 """Write availability in slices of one second.
 
-Problem: a dead master exports nothing, so broker-side success ratios are 0/0 exactly while writes fail; and a client
-that waits for its answer before it sends again hides most of the outage.
-Shape: the canary sends on a fixed schedule. Each send counts in the second in which it was *intended*. A slice is good
-when there was a send and all were acknowledged, bad when one failed, unknown without any send: neither good nor bad,
-and shown.
-Never: an unknown slice is not counted as good.
+Problem: a dead master exports nothing, so broker-side success ratios are 0/0 exactly while writes fail; and a
+client that waits for its answer before it sends again hides most of the outage. Shape: the canary sends on a
+fixed schedule. Each send counts in the second in which it was *intended*. A slice is good when there was a
+send and all were acknowledged, bad when one failed, unknown without any send: neither good nor bad, and
+shown. Never: an unknown slice is not counted as good.
 """
 
 from typing import Final

@@ -1,12 +1,12 @@
 """Rows on their way to a segment, in bounded memory and without work for the garbage collector.
 
-Problem: a hundred brokers make 20,000 samples per second; as Python objects a minute of them is half a gigabyte and a
-pause of seconds when it is turned into a table, and during a pause no scrape is on time.
-Shape: samples are stored as machine numbers in columns: a series is a small number, and its name and labels are stored
-once. Turning columns into tables is then done by pyarrow's own code, a part at a time, as a sample with its labels is ten times
-as large as its numbers. Events and probe operations are few; they are stored as tuples. Both are split by UTC day when they are
-taken out, since a segment holds one day.
-Never: a buffer never grows beyond its bound; it refuses rows that do not fit, and the caller counts them.
+Problem: a hundred brokers make 20,000 samples per second; as Python objects a minute of them is half a
+gigabyte and a pause of seconds when it is turned into a table, and during a pause no scrape is on time.
+Shape: samples are stored as machine numbers in columns: a series is a small number, and its name and labels
+are stored once. Turning columns into tables is then done by pyarrow's own code, a part at a time, as a sample
+with its labels is ten times as large as its numbers. Events and probe operations are few; they are stored as
+tuples. Both are split by UTC day when they are taken out, since a segment holds one day. Never: a buffer
+never grows beyond its bound; it refuses rows that do not fit, and the caller counts them.
 """
 
 import datetime as dt
@@ -26,7 +26,8 @@ SAMPLES_BUFFERED_MAX = 1_000_000
 """32 bytes each; at 20,000 a second it is a segment of 50 s."""
 ROWS_BUFFERED_MAX = 100_000
 ADDRESSES_MAX = 500_000
-"""Objects that stand for series, in one batch; each has some 100 bytes of its own beside what its parser holds."""
+"""Objects that stand for series, in one batch; each has some 100 bytes of its own beside what its parser
+holds."""
 
 US_PER_DAY = 86_400_000_000
 _DAYS_BEFORE_1970 = (dt.date(1970, 1, 1) - dt.date(1, 1, 1)).days
@@ -47,7 +48,10 @@ def day_of(ts_us: int) -> dt.date:
 
 @dataclass(frozen=True, slots=True)
 class SampleBatch:
-    """Samples taken out of their buffer; no other code holds them, so any thread may turn them into tables."""
+    """Samples taken out of their buffer.
+
+    No other code holds them, so any thread may turn them into tables.
+    """
 
     series: list[Series]
     instances: list[tuple[str, str]]
@@ -84,7 +88,8 @@ class SampleBuffer:
 
     def _reset(self) -> None:
         self._series_ids: dict[Series, int] = {}
-        # A parser gives the same object for the same series: its address is found faster than its labels are compared.
+        # A parser gives the same object for the same series: its address is found faster than its labels are
+        # compared.
         self._ids_by_address: dict[int, int] = {}
         self._addressed: list[Series] = []
         self._instance_ids: dict[tuple[str, str], int] = {}
@@ -209,10 +214,12 @@ class _SampleParts:
 
 
 def _sorted(numbers: pa.Table, series: Sequence[Series], instances: int) -> pa.Table:
-    """Order rows by metric, labels, instance, time: neighbours compress, and a reader of one metric skips the rest.
+    """Order rows by metric, labels, instance, time.
 
-    Rows come in the order of time and the sort is stable, so one number a row (rank of the series, then instance) is
-    the whole key.
+    Neighbours compress, and a reader of one metric skips the rest.
+
+    Rows come in the order of time and the sort is stable, so one number a row (rank of the series, then
+    instance) is the whole key.
     """
     ranks = [0] * len(series)
     for rank, place in enumerate(sorted(range(len(series)), key=lambda at: _sort_key(series[at]))):

@@ -1,11 +1,11 @@
 """Segments on disk: whole files or none.
 
-Problem: a reader lists a folder at any moment, and a writer may be killed at any moment. A half-written Parquet file
-fails the whole job that reads it; a half-written set of cursors makes events appear twice or never.
-Shape: a segment is written under a name that readers skip (it starts with a dot), flushed to the disk, renamed, and the
-folder flushed. Facts that must be as durable as the rows, and not more durable, travel in the file's own key-value
-metadata. A lock file keeps a second writer of the same name out; leftovers of a killed one are swept at the start.
-Never: a file that carries its final name is changed again.
+Problem: a reader lists a folder at any moment, and a writer may be killed at any moment. A half-written
+Parquet file fails the whole job that reads it; a half-written set of cursors makes events appear twice or
+never. Shape: a segment is written under a name that readers skip (it starts with a dot), flushed to the disk,
+renamed, and the folder flushed. Facts that must be as durable as the rows, and not more durable, travel in
+the file's own key-value metadata. A lock file keeps a second writer of the same name out; leftovers of a
+killed one are swept at the start. Never: a file that carries its final name is changed again.
 
 Source: docs/reference/segments.md.
 """
@@ -29,7 +29,8 @@ from slo_pipeline.sources.layout import SegmentUnusableError, check, open_segmen
 
 _log = logging.getLogger(__name__)
 
-# Without "@", which ends the writer's part of a file name: no writer sweeps the files of one with a longer name.
+# Without "@", which ends the writer's part of a file name: no writer sweeps the files of one with a longer
+# name.
 _WRITER = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _VERSION_KEY = "rmqha.segment_version"
 _WRITER_KEY = "rmqha.writer"
@@ -53,8 +54,9 @@ class SegmentStore:
         Args:
             root: the data directory.
             writer: see the class.
-            run: part of the file names, by default unique. A writer whose rows are a function of its input gives the
-                input's digest, so that a second run finds its segments written and leaves them alone.
+            run: part of the file names, by default unique. A writer whose rows are a function of its input
+                gives the input's digest, so that a second run finds its segments written and leaves them
+                alone.
 
         Raises:
             SegmentError: another process holds the same writer's name, or the directory cannot be written.

@@ -1,12 +1,12 @@
 """Buffers in front of segments: what the collector and the canary hand their rows to.
 
-Problem: rows come on the event loop, files are written by a disk that may be slow or full, and whoever measures must
-not stand still for it.
-Shape: rows go into bounded buffers; a flush takes them out at once and writes them on a thread, one flush at a time.
-A batch that the disk refuses is written first at the next flush; until then new rows gather in the buffer, and
-when that is full too, rows are refused and counted. Order within a table does not change, because the cursors in a segment's
-metadata promise that everything before them is on the disk: they go into the last file of the batch they belong to.
-Never: a refusal is never silent, and a row is never in two files.
+Problem: rows come on the event loop, files are written by a disk that may be slow or full, and whoever
+measures must not stand still for it. Shape: rows go into bounded buffers; a flush takes them out at once and
+writes them on a thread, one flush at a time. A batch that the disk refuses is written first at the next
+flush; until then new rows gather in the buffer, and when that is full too, rows are refused and counted.
+Order within a table does not change, because the cursors in a segment's metadata promise that everything
+before them is on the disk: they go into the last file of the batch they belong to. Never: a refusal is never
+silent, and a row is never in two files.
 """
 
 import asyncio
@@ -51,7 +51,8 @@ class SegmentSink:
 
         Args:
             store: where segments go.
-            event_metadata: asked when events are taken out of their buffer; goes with the last of their segments.
+            event_metadata: asked when events are taken out of their buffer; goes with the last of their
+                segments.
         """
         self._store = store
         self._event_metadata = event_metadata or dict
@@ -93,8 +94,8 @@ class SegmentSink:
     async def flush(self) -> bool:
         """Write everything taken so far; return whether all of it is on the disk.
 
-        A caller may be cancelled; the flush is not. Rows that are on a thread are in no buffer any more, and the next
-        flush must not begin to write what this one is writing.
+        A caller may be cancelled; the flush is not. Rows that are on a thread are in no buffer any more, and
+        the next flush must not begin to write what this one is writing.
         """
         flush = asyncio.ensure_future(self._flush())
         self._flushes.add(flush)

@@ -4,22 +4,22 @@ from typing import Final
 
 from slo_pipeline.reports.values.model import (
     BadSecond,
+    BurnAlert,
     Coverage,
-    Durability,
     Failover,
-    Group,
-    Kept,
+    GroupReport,
     LagSeries,
     Latency,
     LatencyBucket,
     LostMessage,
     Mark,
-    Page,
+    ObjectiveResult,
     Phase,
     Point,
     Report,
-    Step,
-    Stretch,
+    SendResults,
+    StretchSeconds,
+    SyncStateSetStep,
 )
 
 BEGIN_US: Final = 1_795_176_000_000_000
@@ -85,19 +85,19 @@ def sample_failover() -> Failover:
         phases=_phases(),
         points=_points(),
         steps=(
-            Step(BEGIN_US, "1,2,3", 3),
-            Step(FAULT_US + 9_000, "2", 1),
-            Step(FAULT_US + 130_000, "2,3", 2),
-            Step(FAULT_US + 2_400_000, "1,2,3", 3),
+            SyncStateSetStep(BEGIN_US, "1,2,3", 3),
+            SyncStateSetStep(FAULT_US + 9_000, "2", 1),
+            SyncStateSetStep(FAULT_US + 130_000, "2,3", 2),
+            SyncStateSetStep(FAULT_US + 2_400_000, "1,2,3", 3),
         ),
         marks=(Mark(FAULT_US + 120_000, "HandshakeDone", "replica", 3, "handshake done"),),
     )
 
 
-def _group(name: str, bad: tuple[BadSecond, ...], unknown_s: int) -> Group:
+def _group(name: str, bad: tuple[BadSecond, ...], unknown_s: int) -> GroupReport:
     stretches = range(BEGIN_US, BEGIN_US + 600_000_000, 10_000_000)
     bad_at = {one.us // 10_000_000 * 10_000_000 for one in bad}
-    return Group(
+    return GroupReport(
         name=name,
         start_us=BEGIN_US,
         end_us=BEGIN_US + 600_000_000,
@@ -110,8 +110,8 @@ def _group(name: str, bad: tuple[BadSecond, ...], unknown_s: int) -> Group:
         series=tuple(LatencyBucket(us, 2.0, 9.0, 20.0 + us % 7, int(us in bad_at)) for us in stretches),
         lag=(LagSeries("broker 2 (orders-2)", tuple((us, float(us % 5_000)) for us in stretches)),),
         bad_seconds=bad,
-        strip=tuple(Stretch(us, 10 - int(us in bad_at), int(us in bad_at), 0) for us in stretches),
-        durability=Durability(5_990, 5_980, 0, 10, 4, 1),
+        strip=tuple(StretchSeconds(us, 10 - int(us in bad_at), int(us in bad_at), 0) for us in stretches),
+        durability=SendResults(5_990, 5_980, 0, 10, 4, 1),
     )
 
 
@@ -134,7 +134,7 @@ def report() -> Report:
         lost_listed=(LostMessage("orders", 4, BEGIN_US, "10.0.0.1:10911", 0, None),),
         bucket_s=10.0,
         objectives=(
-            Kept(
+            ObjectiveResult(
                 "write-availability",
                 "sends are acknowledged",
                 "",
@@ -149,7 +149,7 @@ def report() -> Report:
                 3.3,
                 1,
             ),
-            Kept(
+            ObjectiveResult(
                 "durability",
                 "messages are read back",
                 "",
@@ -165,6 +165,8 @@ def report() -> Report:
             ),
         ),
         pages=(
-            Page("page", "write-availability", "orders", 14.4, "1h", "5m", FAULT_US, FAULT_US + 180_000_000),
+            BurnAlert(
+                "page", "write-availability", "orders", 14.4, "1h", "5m", FAULT_US, FAULT_US + 180_000_000
+            ),
         ),
     )

@@ -6,7 +6,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from slo_pipeline.canary.read_plan import DELAY_NS, DOUBT_INTERVAL_NS, GRACE_NS, KEPT_NS, ReadPlan, Verdict
+from slo_pipeline.canary.read_plan import (
+    DELAY_NS,
+    DOUBT_INTERVAL_NS,
+    GRACE_NS,
+    KEPT_NS,
+    ReadPlan,
+    ReadVerdict,
+)
 
 S = 1_000_000_000
 
@@ -19,7 +26,7 @@ def ask(
     return said(plan.answered(asked, found, master, now_ns))
 
 
-def said(verdicts: list[Verdict]) -> list[tuple[int, str]]:
+def said(verdicts: list[ReadVerdict]) -> list[tuple[int, str]]:
     return [(verdict.promise.sequence, verdict.result) for verdict in verdicts]
 
 
@@ -148,7 +155,7 @@ class AnyHistory(RuleBasedStateMachine):
         self.next_sequence = 0
         self.master = 0
 
-    def hear(self, verdicts: list[Verdict]) -> None:
+    def hear(self, verdicts: list[ReadVerdict]) -> None:
         """Keep verdicts by message."""
         for verdict in verdicts:
             self.verdicts.setdefault(verdict.promise.sequence, []).append(verdict.result)

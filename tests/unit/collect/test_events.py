@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slo_pipeline.collect.scraping.event_rows import EventError, EventLog, event_row
+from slo_pipeline.collect.scraping.event_rows import EventError, TakenEvents, event_row
 from slo_pipeline.formats.lines import LineSplitter
 from slo_pipeline.schemas import EVENTS
 from testkit.products.collector_in_process import (
@@ -81,7 +81,7 @@ def test_any_line_is_an_event_or_refused(line: bytes) -> None:
 
 
 def test_the_oldest_id_is_forgotten_first_when_there_are_too_many() -> None:
-    log = EventLog(ids_max=2)
+    log = TakenEvents(ids_max=2)
     assert [log.take(one) for one in ("a", "b", "a", "c")] == [True, True, False, True]
     assert log.take("a")
     assert not log.take("c")

@@ -10,7 +10,7 @@ import pytest
 
 from slo_pipeline.cli import main
 from slo_pipeline.mirror.copying import FAILURES_MAX, Choice, Mirror, Mirrored
-from slo_pipeline.mirror.places import BucketPlace, DirectoryPlace, GoneError, PlaceError, place
+from slo_pipeline.mirror.places import BucketPlace, DirectoryPlace, FileGoneError, PlaceError, place
 from testkit.generators.segments_in_bulk import contents, segment
 
 DAY, NEXT = dt.date(2026, 11, 20), dt.date(2026, 11, 21)
@@ -88,7 +88,7 @@ class _Breaking(DirectoryPlace):
     def read(self, path: str) -> Iterator[pa.Buffer]:
         self.asked.append(path)
         if self._name in path and self._gone:
-            raise GoneError(path)
+            raise FileGoneError(path)
         yield pa.py_buffer(b"half") if self._name in path else next(super().read(path))
 
 

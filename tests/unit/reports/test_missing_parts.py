@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from slo_pipeline.reports.files.folder import summary
 from slo_pipeline.reports.files.outcome import outcome
 from slo_pipeline.reports.page.document import render, render_failover
-from slo_pipeline.reports.values.model import Failover, Group, Latency, Report
+from slo_pipeline.reports.values.model import Failover, GroupReport, Latency, Report
 from testkit.generators.sample_report import report, sample_failover
 
 OPTIONAL_OF_FAILOVER = (
@@ -43,9 +43,9 @@ def poorer(draw: st.DrawFn, value: Any, optional: tuple[str, ...]) -> Any:
 
 
 @st.composite
-def group_without(draw: st.DrawFn, group: Group) -> Group:
+def group_without(draw: st.DrawFn, group: GroupReport) -> GroupReport:
     """Draw a group of which parts were not measured, or of which every send failed."""
-    poor: Group = draw(poorer(group, ("latency", "durability", "availability")))
+    poor: GroupReport = draw(poorer(group, ("latency", "durability", "availability")))
     if draw(st.booleans()):
         # A total outage: sends, none acknowledged.
         poor = replace(

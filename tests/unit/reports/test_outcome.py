@@ -7,14 +7,16 @@ import json
 from dataclasses import replace
 
 from slo_pipeline.reports.files.outcome import OUTCOME_BYTES_MAX, outcome, text
-from slo_pipeline.reports.values.model import Kept
+from slo_pipeline.reports.values.model import ObjectiveResult
 from testkit.generators.sample_report import report
 
 PAGE = "/data/reports/weekly/index.html"
 
 
-def _kept(slo: str, group: str, *, bad: int, budget: float) -> Kept:
-    return Kept(slo, "says", "", group, 99.0, 1_000, bad, 0, 1_000 / (1_000 + bad), budget, None, None)
+def _kept(slo: str, group: str, *, bad: int, budget: float) -> ObjectiveResult:
+    return ObjectiveResult(
+        slo, "says", "", group, 99.0, 1_000, bad, 0, 1_000 / (1_000 + bad), budget, None, None
+    )
 
 
 def test_the_outcome_has_the_numbers_of_the_page() -> None:

@@ -14,7 +14,7 @@ from slo_pipeline.reports.page import objectives
 from slo_pipeline.reports.page.document import render, render_failover
 from slo_pipeline.reports.page.incidents import CARDS_MAX, KUBERNETES_LISTED_MAX
 from slo_pipeline.reports.page.states import verdict
-from slo_pipeline.reports.values.model import Apart, BadSecond, Mark, Report
+from slo_pipeline.reports.values.model import BadSecond, ImpossibleTimes, Mark, Report
 from testkit.generators.sample_report import report, sample_failover
 
 PAGE_BYTES_MAX = 1_000_000
@@ -158,7 +158,7 @@ def test_a_page_of_ten_thousand_failovers_and_two_thousand_groups_stays_under_a_
 
 def test_a_page_of_many_groups_that_nobody_measured_and_many_wrong_clocks_stays_under_a_megabyte() -> None:
     shown = _crowd(1, 500)
-    wrong = Apart("probe_ops", "canary/2", "payments", True, 50, shown.end_us + 1, shown.end_us + 2)
+    wrong = ImpossibleTimes("probe_ops", "canary/2", "payments", True, 50, shown.end_us + 1, shown.end_us + 2)
     dark = tuple(replace(group, good_s=0, bad_s=0, unknown_s=0) for group in shown.groups)
     page = render(replace(shown, groups=dark, apart=(wrong,) * 500))
     assert len(page.encode()) < PAGE_BYTES_MAX

@@ -9,7 +9,7 @@ from slo_pipeline.reports.files.folder import summary
 from slo_pipeline.reports.files.outcome import OUTCOME_BYTES_MAX, outcome, text
 from slo_pipeline.reports.page.document import render
 from slo_pipeline.reports.page.states import verdict
-from slo_pipeline.reports.values.model import Report, Stretch
+from slo_pipeline.reports.values.model import Report, StretchSeconds
 from slo_pipeline.reports.values.silences import silences
 from testkit.generators.sample_report import report
 
@@ -19,10 +19,10 @@ START_US = END_US - 30 * 24 * H * 1_000_000
 WIDTH_S = 6 * H
 
 
-def _strip(first_day: int, measured: range, over: range) -> tuple[Stretch, ...]:
+def _strip(first_day: int, measured: range, over: range) -> tuple[StretchSeconds, ...]:
     """Return stretches of 6 h from a day on; the days of `over` in `measured` are good."""
     return tuple(
-        Stretch(START_US + (day * 24 + hour) * H * 1_000_000, WIDTH_S if day in measured else 0, 0,
+        StretchSeconds(START_US + (day * 24 + hour) * H * 1_000_000, WIDTH_S if day in measured else 0, 0,
                 0 if day in measured else WIDTH_S)
         for day in over if day >= first_day
         for hour in range(0, 24, 6)

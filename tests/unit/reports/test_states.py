@@ -7,17 +7,17 @@ import pytest
 from slo_pipeline.reports.files.folder import summary
 from slo_pipeline.reports.page import states
 from slo_pipeline.reports.page.document import render
-from slo_pipeline.reports.values.model import Kept, Report
+from slo_pipeline.reports.values.model import ObjectiveResult, Report
 from testkit.generators.sample_report import report
 
 US_PER_DAY = 86_400_000_000
 
 
-def _objective(**changes: object) -> Kept:
+def _objective(**changes: object) -> ObjectiveResult:
     return replace(report().objectives[0], **changes)
 
 
-def _report(*objectives: Kept) -> Report:
+def _report(*objectives: ObjectiveResult) -> Report:
     return replace(report(), objectives=objectives)
 
 

@@ -8,7 +8,7 @@ from slo_pipeline.reports.files.outcome import outcome
 from slo_pipeline.reports.page.document import render
 from slo_pipeline.reports.page.states import verdict
 from slo_pipeline.reports.values.measured import MEASURED_S_MIN, MEASURED_SHARE_MIN
-from slo_pipeline.reports.values.model import Apart, Group, Report
+from slo_pipeline.reports.values.model import GroupReport, ImpossibleTimes, Report
 from slo_pipeline.reports.values.words import span
 from testkit.generators.sample_report import report
 
@@ -74,10 +74,10 @@ def test_a_group_whose_last_row_is_older_than_the_period_is_listed_and_not_judge
 
 def test_rows_set_apart_are_told_with_their_clock_their_number_and_how_far_off_they_are() -> None:
     shown = report()
-    ahead = Apart(
+    ahead = ImpossibleTimes(
         "probe_ops", "canary/2", "payments", True, 50, shown.end_us + DAY_US, shown.end_us + 40 * DAY_US
     )
-    behind = Apart("events", "controller/<1>", "", False, 1, 0, 0)
+    behind = ImpossibleTimes("events", "controller/<1>", "", False, 1, 0, 0)
     page = render(replace(shown, apart=(ahead, behind)))
     missing = page[page.index('id="missing"') :]
     assert "51 rows cannot be of the time that they say" in missing
@@ -89,7 +89,7 @@ def test_rows_set_apart_are_told_with_their_clock_their_number_and_how_far_off_t
 
 
 def test_a_time_that_no_calendar_has_is_shown_as_the_nearest_that_one_has() -> None:
-    wild = Apart("samples", "a", "", True, 1, 2**63 - 1, 2**63 - 1)
+    wild = ImpossibleTimes("samples", "a", "", True, 1, 2**63 - 1, 2**63 - 1)
     assert "9999-12-31 23:59:59" in render(replace(report(), apart=(wild,)))
 
 
@@ -122,6 +122,6 @@ def test_a_stretch_of_time_is_said_in_its_two_largest_units() -> None:
 
 
 def test_a_group_is_measured_by_its_own_seconds() -> None:
-    group: Group = replace(report().groups[0], good_s=100, bad_s=0, unknown_s=101)
+    group: GroupReport = replace(report().groups[0], good_s=100, bad_s=0, unknown_s=101)
     assert not group.is_measured
     assert replace(group, unknown_s=100).is_measured

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from slo_pipeline.schemas.frames import struct_type
 from slo_pipeline.schemas.segments import SAMPLES
 from slo_pipeline.sources.prometheus_raw import PrometheusReader, asked, narrowed
-from slo_pipeline.sources.prometheus_wire import PrometheusError, Store, Stretch, fetch
+from slo_pipeline.sources.prometheus_wire import PrometheusError, PrometheusServer, TimeRange, fetch
 from slo_pipeline.sources.selectors import Matcher, SelectorError, parse, text_of
 
 HOUR_MS = 3_600_000
@@ -64,7 +64,7 @@ def test_a_bad_option_is_named_with_its_value(option: str, value: str) -> None:
 
 def test_slices_tile_the_stretch_and_lie_on_round_borders() -> None:
     found = asked(OPTIONS | {"start": "1800", "end": "2000-01-01T00:00:00+00:00", "slice": "1d"}).slices()
-    assert found[0].stretch == Stretch(1_800_000, 24 * HOUR_MS)
+    assert found[0].stretch == TimeRange(1_800_000, 24 * HOUR_MS)
     assert all(one.stretch.end_ms == two.stretch.start_ms for one, two in pairwise(found))
     assert found[-1].stretch.end_ms == int(datetime(2000, 1, 1, tzinfo=UTC).timestamp()) * 1_000
 
@@ -77,7 +77,7 @@ def test_filters_narrow_what_is_asked_and_others_change_nothing() -> None:
         StringContains(("metric",), "z"),
     ]
     what = narrowed(asked(OPTIONS), filters)
-    assert what.stretch == Stretch(7_200_500, 10_800_001)
+    assert what.stretch == TimeRange(7_200_500, 10_800_001)
     assert what.selectors == ((Matcher("__name__", "=", "x_total"), Matcher("__name__", "=", "y_total")),)
     assert asked(OPTIONS).slices() == narrowed(asked(OPTIONS), filters[3:]).slices()
 
@@ -133,7 +133,7 @@ def _answering(*, read_status: int, query_body: bytes) -> Iterator[tuple[str, li
 
 def test_a_store_without_remote_read_is_asked_for_a_range_and_cut_here() -> None:
     with _answering(read_status=404, query_body=json.dumps(MATRIX).encode()) as (url, paths):
-        found = list(fetch(Store(url, {}, "auto", 60.0), parse("x_total"), Stretch(0, 10_000)))
+        found = list(fetch(PrometheusServer(url, {}, "auto", 60.0), parse("x_total"), TimeRange(0, 10_000)))
     assert [path.split("?")[0] for path in paths] == ["/api/v1/read", "/api/v1/query"]
     assert [batch.to_pydict()["value"] for batch in found] == [[1.0, 2.0]]
     row = found[0].to_pylist()[0]
@@ -157,7 +157,7 @@ def test_batches_have_exactly_the_schema_that_spark_compares_them_with() -> None
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"data":{"resultType":"vector","result":[]}}'])
 def test_an_answer_that_is_none_of_prometheus_is_an_error_of_its_own(body: bytes) -> None:
     with _answering(read_status=405, query_body=body) as (url, _), pytest.raises(PrometheusError):
-        list(fetch(Store(url, {}, "auto", 60.0), parse("x_total"), Stretch(0, 10_000)))
+        list(fetch(PrometheusServer(url, {}, "auto", 60.0), parse("x_total"), TimeRange(0, 10_000)))
 
 
 def test_a_refusal_is_not_taken_for_a_store_without_remote_read() -> None:
@@ -165,5 +165,5 @@ def test_a_refusal_is_not_taken_for_a_store_without_remote_read() -> None:
         _answering(read_status=403, query_body=b"") as (url, paths),
         pytest.raises(PrometheusError, match="403"),
     ):
-        list(fetch(Store(url, {}, "auto", 60.0), parse("x_total"), Stretch(0, 10_000)))
+        list(fetch(PrometheusServer(url, {}, "auto", 60.0), parse("x_total"), TimeRange(0, 10_000)))
     assert paths == ["/api/v1/read"]

@@ -48,7 +48,7 @@ async def observe_metadata(
 ) -> ObservedMetadata | None:
     """Return the observed state of a Topic or a ConsumerGroup.
 
-    The result is None if it is gone, or going without waiting for us.
+    Return None if it is gone, or going without waiting for us.
 
     Raises:
         InvalidSpecError: its spec or its cluster's breaks a rule.

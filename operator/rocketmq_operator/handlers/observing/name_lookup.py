@@ -32,7 +32,7 @@ async def look_up_names(
 ) -> NameLookup | None:
     """Return the known objects plus those that already have the names the plan will write first.
 
-    The result is None if it writes no new name.
+    Return None if it writes no new name.
 
     Raises:
         PeerUnavailableError: the API server does not answer.

@@ -192,7 +192,7 @@ def endpoint_slices(observed: ObservedGroup) -> ResourcePlan:
 def _hold_port(observed: ObservedGroup, endpoint: MemberEndpoint) -> int | None:
     """Return the companion's hold port while the master is being deleted and will be killed.
 
-    The result is None if clients should still reach the broker.
+    Return None if clients should still reach the broker.
 
     The port holds clients of the master while its pod is being deleted and its preStop will kill it at once,
     because others have all acknowledged messages. A master that must hand over first continues for seconds.

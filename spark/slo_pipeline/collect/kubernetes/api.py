@@ -1,12 +1,13 @@
 """Asking the Kubernetes API server, and kubelets, in the name of the pod's service account.
 
-Problem: the collector needs three things of a cluster (its Events, where the pods of broker groups run, what a kubelet
-measures of them), and must not trust an answer's size, nor a token to live as long as the process.
-Shape: the token is read again for each request, since the kubelet renews the file under a running pod; an answer is read
-up to a bound; every refusal is one of two errors with a word for the counter.
-Never: nothing is written to the cluster, and no redirect is followed with the token.
+Problem: the collector needs three things of a cluster (its Events, where the pods of broker groups run, what
+a kubelet measures of them), and must not trust an answer's size, nor a token to live as long as the process.
+Shape: the token is read again for each request, since the kubelet renews the file under a running pod; an
+answer is read up to a bound; every refusal is one of two errors with a word for the counter. Never: nothing
+is written to the cluster, and no redirect is followed with the token.
 
-Source: Kubernetes documentation, "Accessing the API from a Pod"; "API Concepts", on lists, watches and 410 Gone.
+Source: Kubernetes documentation, "Accessing the API from a Pod"; "API Concepts", on lists, watches and 410
+Gone.
 """
 
 import json
@@ -137,7 +138,9 @@ class ClusterApi:
         *,
         of_kubelet: bool = False,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Yield the answer to a GET once its status is 200; failures inside the block come out translated too.
+        """Yield the answer to a GET once its status is 200.
+
+        Failures inside the block come out translated too.
 
         Raises:
             ExpiredError: status 410.

@@ -1,12 +1,13 @@
 """What a kubelet measured of broker groups' containers, picked out of its page.
 
-Problem: the page of a full node has tens of thousands of lines, a few dozen of which are about brokers; and its labels name
-the same container by path, image and runtime id.
-Shape: lines are filtered as bytes first (family, namespace), and only the rest is parsed. The labels that remain say
-which member, container and network interface; `pod_uid`, read from the cgroup's path, makes the series of a pod of the same
-name another one. While a container restarts, the page tells of the old one and of the new: the later measurement counts.
-The kubelet measures every 10 to 15 s at moments of its own, which it stamps; the stamps are stored beside the scrape's time.
-Never: pure; and the sums that a kubelet makes over a pod or a node are left out, so that nothing is counted twice.
+Problem: the page of a full node has tens of thousands of lines, a few dozen of which are about brokers; and
+its labels name the same container by path, image and runtime id. Shape: lines are filtered as bytes first
+(family, namespace), and only the rest is parsed. The labels that remain say which member, container and
+network interface; `pod_uid`, read from the cgroup's path, makes the series of a pod of the same name another
+one. While a container restarts, the page tells of the old one and of the new: the later measurement counts.
+The kubelet measures every 10 to 15 s at moments of its own, which it stamps; the stamps are stored beside the
+scrape's time. Never: pure; and the sums that a kubelet makes over a pod or a node are left out, so that
+nothing is counted twice.
 
 Source: Kubernetes 1.34, pkg/kubelet/cadvisor (housekeeping interval) and metrics of `/metrics/cadvisor`.
 """
@@ -65,7 +66,10 @@ class PageFilter:
 
 
 def member_samples(parser: ExpositionParser, text: str, members: Members) -> tuple[list[Sample], int]:
-    """Return the samples about members of broker groups, one per series, and how many lines were not samples."""
+    """Return the samples about members of broker groups, and how many lines were not samples.
+
+    There is one per series.
+    """
     page = parser.parse(text)
     latest: dict[Series, Sample] = {}
     for sample in page.samples:

@@ -1,10 +1,10 @@
 """What the collector gathers from Kubernetes itself: pods, Events, kubelets.
 
-Problem: the cluster's own account must not be a condition of ours: without rights, without an API server, or with a node
-that is gone, everything else is measured as before.
-Shape: one task a namespace follows its pods, from which targets, members of groups and nodes are known; one task a namespace
-copies Events; one task a node scrapes its kubelet. Errors are words in a counter, and each task tries again by itself.
-Never: nothing here ends the collector.
+Problem: the cluster's own account must not be a condition of ours: without rights, without an API server, or
+with a node that is gone, everything else is measured as before. Shape: one task a namespace follows its pods,
+from which targets, members of groups and nodes are known; one task a namespace copies Events; one task a node
+scrapes its kubelet. Errors are words in a counter, and each task tries again by itself. Never: nothing here
+ends the collector.
 """
 
 import asyncio
@@ -62,7 +62,8 @@ async def gather_cluster(
         intake: where Events go.
         clock: the collector's.
     """
-    # The API server's connections are not those of targets: other certificates, and a token that only it may see.
+    # The API server's connections are not those of targets: other certificates, and a token that only it may
+    # see.
     async with (
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), trust_env=False) as session,
         asyncio.TaskGroup() as group,

@@ -1,13 +1,14 @@
 """Pods to targets: whom the collector scrapes without being given a list.
 
-Problem: a list of targets is out of date with the first broker that is added, and a wrong one measures nothing.
-Shape: what a pod is follows from its component label, and with it at which ports it answers: a controller's page and events at 9880,
-a broker's page at 5557 and its companion's page and events at 9882, a log replica's page and events at 9881. Names are the pods',
-with `-broker` for what the broker itself says; `uid` is the pod's. `merged` lays the result beside the targets that are listed
-in a file: the first target keeps the name.
-Never: pure; and nothing is left out without being counted and named.
+Problem: a list of targets is out of date with the first broker that is added, and a wrong one measures
+nothing. Shape: what a pod is follows from its component label, and with it at which ports it answers: a
+controller's page and events at 9880, a broker's page at 5557 and its companion's page and events at 9882, a
+log replica's page and events at 9881. Names are the pods', with `-broker` for what the broker itself says;
+`uid` is the pod's. `merged` lays the result beside the targets that are listed in a file: the first target
+keeps the name. Never: pure; and nothing is left out without being counted and named.
 
-Source: rocketmq_operator.plan.common.names for ports and names; tests hold both against the pods that the operator makes.
+Source: rocketmq_operator.plan.common.names for ports and names; tests hold both against the pods that the
+operator makes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -72,8 +73,9 @@ def merged(
 ) -> Merged:
     """Lay targets that are listed and those of pods beside each other.
 
-    A name belongs to the first target that uses it: samples of two under one name would mix their counters. So does the name of a
-    cluster to the first namespace, as its controllers' events are one sequence, whose position is stored under that name.
+    A name belongs to the first target that uses it: samples of two under one name would mix their counters.
+    So does the name of a cluster to the first namespace, as its controllers' events are one sequence, whose
+    position is stored under that name.
 
     Args:
         listed: those of the file; they have their names in any case.

@@ -1,11 +1,11 @@
 """Kubernetes Events, copied before they expire.
 
-Problem: an Event says why a pod went (killed, evicted, unhealthy, restarted by the operator), and the API server forgets it
-an hour later. A report is made when somebody asks.
-Shape: they are followed as `watching` does it. An Event that happens again is the same object with a higher count, so a row is
-known by (uid, count): an Event that a list repeats, or repeats after a restart, is stored once. Core/v1 is read because it shows
-the Events of both API groups, old counts and new series alike.
-Never: treat a deletion as an event (it means expiry).
+Problem: an Event says why a pod went (killed, evicted, unhealthy, restarted by the operator), and the API
+server forgets it an hour later. A report is made when somebody asks. Shape: they are followed as `watching`
+does it. An Event that happens again is the same object with a higher count, so a row is known by (uid,
+count): an Event that a list repeats, or repeats after a restart, is stored once. Core/v1 is read because it
+shows the Events of both API groups, old counts and new series alike. Never: treat a deletion as an event (it
+means expiry).
 
 Source: Kubernetes documentation, API reference, Event v1 core.
 """

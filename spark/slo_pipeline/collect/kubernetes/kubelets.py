@@ -1,10 +1,11 @@
 """Kubelets: what the containers of broker groups cost, every 15 s.
 
-Problem: a broker that is throttled or short of memory explains a slow failover, and only its node's kubelet knows.
-Shape: a task a node, each on a schedule of its own phase, as for targets; the page is filtered while it comes in. Kubelets are
-asked directly, at their port: that needs the right `nodes/metrics` only, where the way through the API server needs
-`nodes/proxy`, by which programs can be run in any pod of the node. A kubelet that does not answer costs `up` and a count.
-Never: what a kubelet says times nothing; it measures every 10 s at best.
+Problem: a broker that is throttled or short of memory explains a slow failover, and only its node's kubelet
+knows. Shape: a task a node, each on a schedule of its own phase, as for targets; the page is filtered while
+it comes in. Kubelets are asked directly, at their port: that needs the right `nodes/metrics` only, where the
+way through the API server needs `nodes/proxy`, by which programs can be run in any pod of the node. A kubelet
+that does not answer costs `up` and a count. Never: what a kubelet says times nothing; it measures every 10 s
+at best.
 
 Source: Kubernetes documentation, "Kubelet authentication/authorization".
 """

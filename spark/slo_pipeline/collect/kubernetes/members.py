@@ -1,9 +1,8 @@
 """Which pods belong to which broker group.
 
-Problem: a Kubernetes Event names a pod, and a report knows groups; and a pod that an Event tells of may be gone already.
-Shape: names are remembered beyond a pod's life, up to a bound, oldest forgotten first; a member keeps its name when its pod is
-replaced.
-Never: guess an unknown value from a name.
+Problem: a Kubernetes Event names a pod, and a report knows groups; and a pod that an Event tells of may be
+gone already. Shape: names are remembered beyond a pod's life, up to a bound, oldest forgotten first; a member
+keeps its name when its pod is replaced. Never: guess an unknown value from a name.
 """
 
 from dataclasses import dataclass

@@ -1,11 +1,11 @@
 """The pods of clusters and their groups, as the API server tells of them.
 
-Problem: the scrape targets, the owner of an Event and the kubelets to ask all follow from pods; pods come, go, move and are replaced
-under the same name, and often the API server does not answer at that time.
-Shape: `pod_of` takes the few fields of a Pod that anybody here needs, and checks each. `NamespacePods` hears a list and a watch
-(`watching`): a complete list replaces the known pods, so that nothing is missing between two of its pages.
-Never: a pod is not guessed. One that makes no sense is left out of a list and named in the log; in a watch it leads to a list, since
-the known pod that it describes cannot be identified.
+Problem: the scrape targets, the owner of an Event and the kubelets to ask all follow from pods; pods come,
+go, move and are replaced under the same name, and often the API server does not answer at that time. Shape:
+`pod_of` takes the few fields of a Pod that anybody here needs, and checks each. `NamespacePods` hears a list
+and a watch (`watching`): a complete list replaces the known pods, so that nothing is missing between two of
+its pages. Never: a pod is not guessed. One that makes no sense is left out of a list and named in the log; in
+a watch it leads to a list, since the known pod that it describes cannot be identified.
 
 Source: Kubernetes documentation, API reference, Pod v1 core; "Labels and Selectors".
 """
@@ -49,7 +49,8 @@ class Pod:
         cluster: its RocketMQCluster.
         group: its broker group.
         component: what it is: controller, broker, log-replica and others.
-        address: where it answers; "" before it has an address, and when all of its containers have ended for good.
+        address: where it answers; "" before it has an address, and when all of its containers have ended for
+            good.
         node: on which node it is.
         node_address: where that node's kubelet answers.
     """
@@ -203,7 +204,8 @@ class PodBook:
     """The pods of several namespaces.
 
     Attributes:
-        changed: set when there is another pod, or something else is known of one; whoever looks clears it first.
+        changed: set when there is another pod, or something else is known of one; whoever looks clears it
+            first.
         members: whose pods are members of broker groups.
     """
 

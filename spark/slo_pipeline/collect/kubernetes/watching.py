@@ -1,11 +1,12 @@
 """What there is of one kind in one namespace: a list, then a watch that keeps it true.
 
-Problem: Events and pods are both followed, and everything that can go wrong with a watch goes wrong with both: it ends, it
-breaks, it is silent, the server forgets its position, it sends an object that cannot be parsed.
-Shape: list, then watch from where the list ends. A watch that ends or breaks goes on from the last version that it told. After
-410 (the server forgot that version too), and after a line that is too long or in no form we know, comes a new list: only a list
-says what is true then. Objects go to a `Listener`; a page of the list is released before the next request.
-Never: give up, or report an object as gone because the server does not answer.
+Problem: Events and pods are both followed, and everything that can go wrong with a watch goes wrong with
+both: it ends, it breaks, it is silent, the server forgets its position, it sends an object that cannot be
+parsed. Shape: list, then watch from where the list ends. A watch that ends or breaks goes on from the last
+version that it told. After 410 (the server forgot that version too), and after a line that is too long or in
+no form we know, comes a new list: only a list says what is true then. Objects go to a `WatchListener`; a page
+of the list is released before the next request. Never: give up, or report an object as gone because the
+server does not answer.
 
 Source: Kubernetes documentation, "API Concepts", on watches, bookmarks, and 410 Gone.
 """
@@ -39,7 +40,7 @@ RETRY_S_MAX = 5.0
 _log = logging.getLogger(__name__)
 
 
-class Listener(Protocol):
+class WatchListener(Protocol):
     """Who hears what there is, in the server's order."""
 
     async def begin(self) -> None:
@@ -79,7 +80,7 @@ class ListWatch:
     api: ClusterApi
     what: str
     path: str
-    listener: Listener
+    listener: WatchListener
     metrics: CollectorMetrics
     page_items: int
     query: Mapping[str, str] = field(default_factory=dict)

@@ -1,11 +1,10 @@
 """One event of JSON to one row of the `events` table, and the position in a stream it came from.
 
-Problem: events come from several programs, over connections that break; a reader counts a failover twice if an event is
-there twice, and a job fails whole if one value does not fit its column.
-Shape: `event_row` checks every field and says which one is wrong; `EventLog` remembers ids already taken (bounded) and
-how far each stream was read, as text that a segment carries in its metadata.
-Never: repair an event. An event that cannot be parsed is refused and counted, since a guessed epoch joins two
-failovers into one.
+Problem: events come from several programs, over connections that break; a reader counts a failover twice if
+an event is there twice, and a job fails whole if one value does not fit its column. Shape: `event_row` checks
+every field and says which one is wrong; `TakenEvents` remembers ids already taken (bounded) and how far each
+stream was read, as text that a segment carries in its metadata. Never: repair an event. An event that cannot
+be parsed is refused and counted, since a guessed epoch joins two failovers into one.
 
 Source: docs/reference/segments.md, section "events".
 """
@@ -111,7 +110,7 @@ def _attrs(value: object) -> list[tuple[str, str]]:
     return [(_checked("attrs", key), _checked(f"attrs.{key}", text)) for key, text in value.items()]
 
 
-class EventLog:
+class TakenEvents:
     """Which events were taken, and how far each stream was read."""
 
     def __init__(self, ids_max: int = EVENT_IDS_MAX) -> None:

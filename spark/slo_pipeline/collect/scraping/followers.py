@@ -1,11 +1,11 @@
 """Following events: streams over HTTP, and files that grow.
 
-Problem: a stream breaks when its server dies, which is when its events matter; a connection may also hang without
-breaking, and a file may be replaced.
-Shape: a follower reads whole lines and hands each to the intake, which drops known events; when the stream
-ends, fails or stays silent too long, it connects again from the position the intake knows. Controllers serve one stream
-from every node: all nodes are followed, so that a frozen one delays nothing.
-Never: a follower gives up; and it never reads faster than the events can be kept (it waits, the server's buffer fills).
+Problem: a stream breaks when its server dies, which is when its events matter; a connection may also hang
+without breaking, and a file may be replaced. Shape: a follower reads whole lines and hands each to the
+intake, which drops known events; when the stream ends, fails or stays silent too long, it connects again from
+the position the intake knows. Controllers serve one stream from every node: all nodes are followed, so that a
+frozen one delays nothing. Never: a follower gives up; and it never reads faster than the events can be kept
+(it waits, the server's buffer fills).
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import aiohttp
 
-from slo_pipeline.collect.scraping.event_rows import EventError, EventLog, event_row
+from slo_pipeline.collect.scraping.event_rows import EventError, TakenEvents, event_row
 from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.targets import Target
 from slo_pipeline.formats.lines import LineSplitter
@@ -44,7 +44,7 @@ class EventIntake:
     """Where events go: each one once."""
 
     sink: SegmentSink
-    log: EventLog
+    log: TakenEvents
     metrics: CollectorMetrics
 
     async def take(self, line: bytes) -> int | None:

@@ -1,6 +1,7 @@
 """The collector's own metrics.
 
-Never: the default registry of prometheus_client is not used; two collectors in one test process would share it.
+Never: the default registry of prometheus_client is not used; two collectors in one test process would share
+it.
 """
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram

@@ -1,10 +1,10 @@
 """One target's scrapes, a second apart.
 
-Problem: a target that answers slowly, or not at all, must cost only its own samples.
-Shape: one task a target, on a fixed schedule of its own phase (so that a hundred targets do not all answer in the same
-millisecond). A scrape has less time than the interval; when it fails, `up` is 0 and nothing else is said. The time of a
-sample is the begin of its scrape; a timestamp in the page is stored beside it.
-Never: a scrape that was missed is not done twice later: its values would be those of another time.
+Problem: a target that answers slowly, or not at all, must cost only its own samples. Shape: one task a
+target, on a fixed schedule of its own phase (so that a hundred targets do not all answer in the same
+millisecond). A scrape has less time than the interval; when it fails, `up` is 0 and nothing else is said. The
+time of a sample is the begin of its scrape; a timestamp in the page is stored beside it. Never: a scrape that
+was missed is not done twice later: its values would be those of another time.
 """
 
 import asyncio
@@ -16,7 +16,14 @@ import aiohttp
 
 from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.targets import Target
-from slo_pipeline.formats.exposition import PAGE_SERIES_MAX, ExpositionParser, Page, Sample, Series, lines_of
+from slo_pipeline.formats.exposition import (
+    PAGE_SERIES_MAX,
+    ExpositionPage,
+    ExpositionParser,
+    Sample,
+    Series,
+    lines_of,
+)
 from slo_pipeline.shell.clock import NS_PER_S, NS_PER_US, AnchoredClock
 from slo_pipeline.shell.schedule import Schedule
 from slo_pipeline.writing.sink import SegmentSink
@@ -98,7 +105,7 @@ async def scrape_once(target: Target, parser: ExpositionParser, context: ScrapeC
     clock, metrics = context.clock, context.metrics
     start_ns = clock.monotonic_ns()
     timeout_s = SCRAPE_TIMEOUT_S * min(1.0, context.interval_ns / NS_PER_S)
-    page, result, body = Page([], 0), "ok", b""
+    page, result, body = ExpositionPage([], 0), "ok", b""
     try:
         async with asyncio.timeout(timeout_s):
             body = await _get(target.url, context.session)
@@ -127,7 +134,7 @@ async def scrape_once(target: Target, parser: ExpositionParser, context: ScrapeC
     context.sink.add_samples(ts_us, target.name, target.uid, page.samples + own)
 
 
-async def _parsed(parser: ExpositionParser, body: bytes) -> Page:
+async def _parsed(parser: ExpositionParser, body: bytes) -> ExpositionPage:
     """Parse a page; a large one on a thread, so that other scrapes continue."""
     if lines_of(body) > PAGE_SERIES_MAX:
         raise PageTooLargeError("series", PAGE_SERIES_MAX)

@@ -1,17 +1,18 @@
 """The targets file: whom to scrape and whose events to follow.
 
-Problem: pods come and go while the collector runs, and a mistake in the list must not silently measure nothing.
-Shape: one JSON file, `{"targets": [{"name", "uid", "url", "kind", "stream"}]}`. It is read as a whole; a file that
-cannot be read or holds a mistake is refused with the place of the mistake, and a running collector keeps its old list.
-Never: a target that is not understood is never left out quietly.
+Problem: pods come and go while the collector runs, and a mistake in the list must not silently measure
+nothing. Shape: one JSON file, `{"targets": [{"name", "uid", "url", "kind", "stream"}]}`. It is read as a
+whole; a file that cannot be read or holds a mistake is refused with the place of the mistake, and a running
+collector keeps its old list. Never: a target that is not understood is never left out quietly.
 
-Fields: `name` (the `instance` of its samples), `uid` (changes when the process is another one: pod uid or start time;
-may be left out), `kind`:
+Fields: `name` (the `instance` of its samples), `uid` (changes when the process is another one: pod uid or
+start time; may be left out), `kind`:
 
 - `metrics`: `url` is a page of Prometheus text.
-- `events`: `url` answers `after=N`, added to its query, with JSON lines and stays open. Targets of one `stream` serve the
-  same sequence numbers (the controllers of one cluster): they share one stored position. Without `stream` the sequence
-  lives only in that process (a replica's), and is read from its beginning at each connection.
+- `events`: `url` answers `after=N`, added to its query, with JSON lines and stays open. Targets of one
+  `stream` serve the same sequence numbers (the controllers of one cluster): they share one stored position.
+  Without `stream` the sequence lives only in that process (a replica's), and is read from its beginning at
+  each connection.
 - `file`: `url` is the path of a file of JSON lines that grows.
 """
 

@@ -2,11 +2,11 @@
 
 (`import prometheus URL` is the same for a running store: `land_prometheus`.)
 
-Problem: an import is repeated after an interruption, or by mistake, and must not count anything twice.
-Shape: the file's digest is part of the segments' names, and the rows of each are a function of the file. A second run finds
-its segments there and writes nothing; one that was killed half-way leaves whole segments, and the next run adds the rest. The
-text is read once to be checked before anything is written, so that a bad line lands nothing. Neither reading holds more of it
-than one segment's rows, and the last time of each series.
+Problem: an import is repeated after an interruption, or by mistake, and must not count anything twice. Shape:
+the file's digest is part of the segments' names, and the rows of each are a function of the file. A second
+run finds its segments there and writes nothing; one that was killed half-way leaves whole segments, and the
+next run adds the rest. The text is read once to be checked before anything is written, so that a bad line
+lands nothing. Neither reading holds more of it than one segment's rows, and the last time of each series.
 Never: no Spark here.
 
 Exit status: 0 landed (or there already), 2 the file or the directory cannot be used.
@@ -142,7 +142,10 @@ def land(file: Path, directory: Path) -> Landed:
 
 @contextmanager
 def _rereadable(file: Path) -> Iterator[BinaryIO]:
-    """Open a file that may be read again from its beginning; of a pipe that is a copy, in the directory of TMPDIR."""
+    """Open a file that may be read again from its beginning.
+
+    For a pipe it opens a copy in the directory of TMPDIR.
+    """
     with file.open("rb") as source:
         if stat.S_ISREG(os.fstat(source.fileno()).st_mode):
             yield source

@@ -1,9 +1,9 @@
 """`slo-pipeline import prometheus URL`: a stretch of a Prometheus becomes segments, slice by slice.
 
-Problem: a backfill of months is interrupted, and repeated, and must end with every sample once.
-Shape: slices are aligned to 1970, and a segment is named by its selector and its slice. A slice that is on the disk is not
-asked for again. Ask only for stretches that the store has completely: a slice is never landed twice.
-Never: `query_range`.
+Problem: a backfill of months is interrupted, and repeated, and must end with every sample once. Shape: slices
+are aligned to 1970, and a segment is named by its selector and its slice. A slice that is on the disk is not
+asked for again. Ask only for stretches that the store has completely: a slice is never landed twice. Never:
+`query_range`.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from slo_pipeline.schemas.names import SAMPLES_TABLE
 from slo_pipeline.schemas.segments import SAMPLES
 from slo_pipeline.sources.layout import check
 from slo_pipeline.sources.prometheus_raw import Slice, asked
-from slo_pipeline.sources.prometheus_wire import Store, fetch
+from slo_pipeline.sources.prometheus_wire import PrometheusServer, fetch
 from slo_pipeline.sources.selectors import text_of
 from slo_pipeline.writing.buffers import day_of
 from slo_pipeline.writing.segment_store import SegmentStore
@@ -49,7 +49,7 @@ def land(args: argparse.Namespace) -> str:
     return f"{sum(landed)} samples in {len(landed)} of {len(slices)} slices, the others are there already"
 
 
-def _land_slice(store: Store, one: Slice, directory: Path) -> int | None:
+def _land_slice(store: PrometheusServer, one: Slice, directory: Path) -> int | None:
     """Write one slice; return its samples, None if it is there already."""
     selector = hashlib.sha256(text_of(one.matchers).encode()).hexdigest()[:DIGEST_CHARACTERS]
     name = f"{selector}-{one.stretch.start_ms}-{one.stretch.end_ms}"

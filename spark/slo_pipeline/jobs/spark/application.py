@@ -1,9 +1,11 @@
-"""A report as the spark-operator takes it: a SparkApplication, or a ScheduledSparkApplication where there is a schedule.
+"""A report as the spark-operator takes it.
 
-Problem: users of the spark-operator on Kubernetes want its queues, limits and history for reports too.
-Shape: the same image, volume and words as an SLOReport's; driver and executors are described by pod templates, which need none of the
-spark-operator's webhooks. Spark starts `slo-pipeline driver` and `slo-pipeline executor` in them.
-Never: apply the object, or contact a cluster.
+It is a SparkApplication, or a ScheduledSparkApplication if there is a schedule.
+
+Problem: users of the spark-operator on Kubernetes want its queues, limits and history for reports too. Shape:
+the same image, volume and words as an SLOReport's; driver and executors are described by pod templates, which
+need none of the spark-operator's webhooks. Spark starts `slo-pipeline driver` and `slo-pipeline executor` in
+them. Never: apply the object, or contact a cluster.
 
 Source: kubeflow/spark-operator, API v1beta2; Spark 4.2 "Running Spark on Kubernetes".
 """
@@ -29,7 +31,7 @@ _OBJECTIVES_FILE: Final = "objectives.yaml"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class JobRequest:
     """The job to run, and where.
 
     Attributes:
@@ -57,7 +59,7 @@ class Asked:
     objectives: str | None = None
 
 
-def documents(asked: Asked) -> list[Json]:
+def documents(asked: JobRequest) -> list[Json]:
     """Return the objects to apply, in order."""
     spec = _application(asked)
     if asked.schedule is None:
@@ -79,7 +81,7 @@ def documents(asked: Asked) -> list[Json]:
     return [settings | {"data": {_OBJECTIVES_FILE: asked.objectives}}, made]
 
 
-def arguments(asked: Asked) -> list[str]:
+def arguments(asked: JobRequest) -> list[str]:
     """Return the words after `slo-pipeline`."""
     words = [
         "report",
@@ -92,7 +94,7 @@ def arguments(asked: Asked) -> list[str]:
     return words if asked.objectives is None else [*words, f"--slo={_OBJECTIVES}/{_OBJECTIVES_FILE}"]
 
 
-def _application(asked: Asked) -> Json:
+def _application(asked: JobRequest) -> Json:
     heap_mebibytes = int(asked.memory_mebibytes * HEAP_SHARE)
     resources = {
         "cores": asked.cores,
@@ -121,8 +123,11 @@ def _application(asked: Asked) -> Json:
     }
 
 
-def _pod(asked: Asked, container: str) -> Json:
-    """Return the template of a pod: the volume, which executors only read, and nothing that the restricted profile refuses."""
+def _pod(asked: JobRequest, container: str) -> Json:
+    """Return the template of a pod.
+
+    It has the volume, which executors only read, and nothing that the restricted profile refuses.
+    """
     drives = container == DRIVER
     volumes: list[Json] = [
         {"name": "data", "persistentVolumeClaim": {"claimName": asked.claim}},
@@ -164,7 +169,7 @@ def _pod(asked: Asked, container: str) -> Json:
     return {"spec": spec}
 
 
-def _objectives_name(asked: Asked) -> str:
+def _objectives_name(asked: JobRequest) -> str:
     return f"{asked.name}-objectives"
 
 

@@ -1,12 +1,14 @@
-"""`slo-pipeline driver`: what Spark starts in the pod of a driver, when somebody submits a job in cluster mode.
+"""`slo-pipeline driver` starts a job in the pod of a driver.
 
-Problem: `spark-submit` in cluster mode, and so the spark-operator, starts a driver's container with words of Spark's own before those
-of the job.
-Shape: the settings that Spark mounted go where a session looks for them, and the job's words are run in this process, as they are when
-a report's pod is the driver.
-Never: the application file that the submission names is not run: it is this program already.
+Spark calls it when somebody submits a job in cluster mode.
 
-Source: Spark's entrypoint.sh for containers, and DriverCommandFeatureStep.scala, which writes the container's arguments.
+Problem: `spark-submit` in cluster mode, and so the spark-operator, starts a driver's container with words of
+Spark's own before those of the job. Shape: the settings that Spark mounted go where a session looks for them,
+and the job's words are run in this process, as they are when a report's pod is the driver. Never: the
+application file that the submission names is not run: it is this program already.
+
+Source: Spark's entrypoint.sh for containers, and DriverCommandFeatureStep.scala, which writes the container's
+arguments.
 """
 
 import argparse

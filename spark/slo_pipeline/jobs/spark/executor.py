@@ -1,9 +1,9 @@
 """`slo-pipeline executor`: what Spark starts in the pod of an executor, when a report runs on Kubernetes.
 
-Problem: the image of a job that runs in one pod is to serve for executors too, and Spark's wheel brings no start script for it.
-Shape: Spark gives a container the argument `executor` and says the rest by its environment; this becomes the command line of
-Spark's own executor, which takes this process's place.
-Never: an executor decides nothing here; whatever it needs to know, its driver says.
+Problem: the image of a job that runs in one pod is to serve for executors too, and Spark's wheel brings no
+start script for it. Shape: Spark gives a container the argument `executor` and says the rest by its
+environment; this becomes the command line of Spark's own executor, which takes this process's place. Never:
+an executor decides nothing here; whatever it needs to know, its driver says.
 
 Source: Spark's entrypoint.sh for containers, and BasicExecutorFeatureStep.scala, which fills the environment.
 """

@@ -45,8 +45,8 @@ def session(
     """Return a session with the project's configuration.
 
     Args:
-        master: where it runs; executors need the same wheel installed. What else they need is Spark's own to say, in
-            `spark-defaults.conf` of SPARK_CONF_DIR.
+        master: where it runs; executors need the same wheel installed. What else they need is Spark's own to
+            say, in `spark-defaults.conf` of SPARK_CONF_DIR.
         name: shown in Spark's lists.
         shuffle_partitions: 2 to 4 a core is right on one machine.
         quick: start for a small input: half the CPU time below a few megabytes, more than twice above.
@@ -60,10 +60,12 @@ def session(
     for where in ("driver", "executor"):
         builder = builder.config(f"spark.{where}.extraJavaOptions", " ".join(options))
     builder = builder.config("spark.sql.shuffle.partitions", str(shuffle_partitions))
-    # Spark writes each analysis error to Python's log as JSON before it raises it; the raised one says it better.
+    # Spark writes each analysis error to Python's log as JSON before it raises it; the raised one says it
+    # better.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     made = builder.getOrCreate()
     if not master.startswith("local"):
-        # Only a session that is stopped deletes its executors: in Java's own exit hooks the client for that is gone.
+        # Only a session that is stopped deletes its executors: in Java's own exit hooks the client for that
+        # is gone.
         atexit.register(made.stop)
     return made

@@ -1,9 +1,8 @@
 """The plots of the whole period: budget, latency over time, histogram, replication lag.
 
-Problem: a month of seconds in a thousand pixels must not lose the one bad second.
-Shape: series come in already bucketed with their maximum kept; failures are marks of their own; the axis says when it does
-not begin at 0.
-Never: no smoothing, no line through a bucket in which nothing was measured.
+Problem: a month of seconds in a thousand pixels must not lose the one bad second. Shape: series come in
+already bucketed with their maximum kept; failures are marks of their own; the axis says when it does not
+begin at 0. Never: no smoothing, no line through a bucket in which nothing was measured.
 """
 
 import math
@@ -31,7 +30,7 @@ from slo_pipeline.reports.drawing.svg import (
     value_axis,
 )
 from slo_pipeline.reports.values import words
-from slo_pipeline.reports.values.model import Failover, Group, LagSeries, Report
+from slo_pipeline.reports.values.model import Failover, GroupReport, LagSeries, Report
 
 LEFT_PX: Final = 88
 RIGHT_PX: Final = 24
@@ -52,12 +51,15 @@ HOLE_BUCKETS: Final = 1.5
 
 
 def spent_scale_s(report: Report) -> float:
-    """Return the seconds that fill a spending bar: a whole budget if somebody spent a fifth of it, else the most spent."""
+    """Return the seconds that fill a spending bar.
+
+    That is a whole budget if somebody spent a fifth of it, else the most spent.
+    """
     most = max((group.bad_s for group in report.groups), default=0)
     return max(report.budget_s, float(most)) if most > report.budget_s / 5 else max(float(most), 1.0)
 
 
-def spent_bar(report: Report, group: Group) -> Markup:
+def spent_bar(report: Report, group: GroupReport) -> Markup:
     """Draw what one group spent: failovers first, unexplained last, on the scale of all groups."""
     scale = Linear(0.0, spent_scale_s(report), 0.0, float(SPENT_WIDTH_PX))
     spent = {kind: sum(1 for bad in group.bad_seconds if bad.booking == kind) for kind in words.BOOKINGS}
@@ -81,7 +83,7 @@ def spent_bar(report: Report, group: Group) -> Markup:
     )
 
 
-def burn_down(report: Report, group: Group, failovers: Sequence[Failover], name: str) -> Markup:
+def burn_down(report: Report, group: GroupReport, failovers: Sequence[Failover], name: str) -> Markup:
     """Draw the rest of a group's budget over the period, with its changes of master."""
     box = Box(LEFT_PX, 26, WIDTH - RIGHT_PX, 196)
     scale = Linear(report.start_us, report.end_us, box.left, box.right)
@@ -133,8 +135,11 @@ def _change_marks(failovers: Sequence[Failover], scale: Linear, box: Box) -> Mar
     return join(parts)
 
 
-def latency_over_time(report: Report, group: Group, name: str) -> Markup:
-    """Draw median, 99th percentile and maximum of acknowledged sends over the period; failures as crosses on top."""
+def latency_over_time(report: Report, group: GroupReport, name: str) -> Markup:
+    """Draw median, 99th percentile and maximum of acknowledged sends over the period.
+
+    Failures are crosses on top.
+    """
     box = Box(LEFT_PX, 56, WIDTH - RIGHT_PX, 236)
     scale = Linear(report.start_us, report.end_us, box.left, box.right)
     top = max((bucket.max_ms for bucket in group.series if bucket.max_ms is not None), default=10.0)
@@ -163,7 +168,8 @@ def latency_over_time(report: Report, group: Group, name: str) -> Markup:
     return figure(
         name,
         f"Send latency of {group.name} over time",
-        f"Median {words.ms(latency.p50_ms)}, 99 % {words.ms(latency.p99_ms)}, slowest {words.ms(latency.max_ms)}."
+        f"Median {words.ms(latency.p50_ms)}, 99 % {words.ms(latency.p99_ms)}, slowest "
+        f"{words.ms(latency.max_ms)}."
         if latency
         else "No acknowledged send.",
         274,
@@ -219,7 +225,7 @@ def _legend(entries: Sequence[tuple[str, str]], box: Box) -> Markup:
     return join(parts)
 
 
-def histogram(group: Group, name: str) -> Markup:
+def histogram(group: GroupReport, name: str) -> Markup:
     """Draw how many acknowledged sends took how long; counts stand beside bars too short to see."""
     total = sum(sends for _, sends in group.histogram) or 1
     most = max((sends for _, sends in group.histogram), default=1)
@@ -247,7 +253,7 @@ def histogram(group: Group, name: str) -> Markup:
     )
 
 
-def bucket_labels(group: Group) -> list[tuple[str, int]]:
+def bucket_labels(group: GroupReport) -> list[tuple[str, int]]:
     """Return the histogram's buckets with their bounds in words, without the empty ends."""
     labelled: list[tuple[str, int]] = []
     bounds = [0.0, *(bound for bound, _ in group.histogram)]
@@ -261,7 +267,7 @@ def bucket_labels(group: Group) -> list[tuple[str, int]]:
     return labelled
 
 
-def lag(report: Report, group: Group, name: str) -> Markup:
+def lag(report: Report, group: GroupReport, name: str) -> Markup:
     """Draw the worst replication lag of each replica over the period, one row each, all on one scale."""
     shown = group.lag[:REPLICAS_MAX]
     top = max(max((worst_lag(series) for series in shown), default=0.0), LAG_SCALE_MIN_BYTES)
@@ -297,8 +303,11 @@ def _columns(values: Sequence[tuple[int, float]], x: Linear, y: Linear, bucket_s
     return tag("path", d=drawn, class_="bar")
 
 
-def availability_strip(report: Report, group: Group, name: str) -> Markup:
-    """Draw the period as a strip: good stretches, stretches with bad seconds (full height), unknown ones (low)."""
+def availability_strip(report: Report, group: GroupReport, name: str) -> Markup:
+    """Draw the period as a strip.
+
+    It shows good stretches, stretches with bad seconds (full height) and unknown ones (low).
+    """
     scale = Linear(report.start_us, report.end_us, LEFT_PX, WIDTH - RIGHT_PX)
     top, bottom = 26.0, 62.0
     width = max(1.2, scale(report.start_us + report.bucket_s * 1_000_000) - scale.start - 0.8)

@@ -1,9 +1,9 @@
 """What writers and the SyncStateSet went through around one change of master: two plots on one time scale.
 
-Problem: the timeline says what the system did; whether anybody felt it only the canary's sends say.
-Shape: sends as points on a logarithmic scale, acknowledged ones as dots, others as crosses in a band of their own on top
-(they lack a latency), the fault's time shaded over the whole height; below, at the same scale, the SyncStateSet's size.
-Never: a failed send is not drawn at a latency it does not have.
+Problem: the timeline says what the system did; whether anybody felt it only the canary's sends say. Shape:
+sends as points on a logarithmic scale, acknowledged ones as dots, others as crosses in a band of their own on
+top (they lack a latency), the fault's time shaded over the whole height; below, at the same scale, the
+SyncStateSet's size. Never: a failed send is not drawn at a latency it does not have.
 """
 
 from bisect import bisect_right
@@ -31,7 +31,7 @@ from slo_pipeline.reports.drawing.svg import (
     value_axis,
 )
 from slo_pipeline.reports.values import words
-from slo_pipeline.reports.values.model import Failover, Step
+from slo_pipeline.reports.values.model import Failover, SyncStateSetStep
 
 LEFT_PX: Final = 88
 RIGHT_PX: Final = 24
@@ -125,14 +125,14 @@ def results(failover: Failover) -> list[tuple[str, int]]:
     return sorted(counted.items(), key=lambda item: (-item[1], item[0]))
 
 
-def visible_steps(failover: Failover) -> list[Step]:
+def visible_steps(failover: Failover) -> list[SyncStateSetStep]:
     """Return the SyncStateSet's steps in the plot, the first one moved to its left border."""
     low_us, high_us = bounds(failover)
     # The steps are those of the group's whole period, in order.
     begin = bisect_right(failover.steps, low_us, key=lambda step: step.us)
     end = bisect_right(failover.steps, high_us, key=lambda step: step.us)
     before = failover.steps[max(0, begin - 1) : begin]
-    first = [Step(low_us, step.members, step.size) for step in before]
+    first = [SyncStateSetStep(low_us, step.members, step.size) for step in before]
     return [*first, *failover.steps[begin:end]]
 
 
@@ -160,7 +160,7 @@ def in_sync(failover: Failover, name: str) -> Markup:
     )
 
 
-def _member_labels(shown: list[Step], scale: Linear, y: Linear) -> Markup:
+def _member_labels(shown: list[SyncStateSetStep], scale: Linear, y: Linear) -> Markup:
     """Write a set's members above its step where the step is long enough for them."""
     parts: list[Markup] = []
     for index, step in enumerate(shown):

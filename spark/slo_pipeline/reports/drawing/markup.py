@@ -1,8 +1,8 @@
 """Build HTML and SVG so that nothing can be forgotten to be escaped.
 
 Problem: labels, remarks and addresses come from clusters; one `<` in a broker's name must not become markup.
-Shape: `tag` escapes every child and attribute that is not already `Markup`, and only `tag` and `join` make `Markup`.
-Never: no template language, no string formatting of markup outside this module.
+Shape: `tag` escapes every child and attribute that is not already `Markup`, and only `tag` and `join` make
+`Markup`. Never: no template language, no string formatting of markup outside this module.
 """
 
 import html

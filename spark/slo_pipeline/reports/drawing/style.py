@@ -1,9 +1,9 @@
 """The page's looks: one style sheet, light and dark, for screen and paper.
 
-Problem: the same file is opened at night, printed for a review, and read by people who do not tell red from green.
-Shape: every colour is a custom property with a light and a dark value; marks differ in shape or pattern as well as in
-colour. The phases' hues are Okabe and Ito's.
-Never: no external address: fonts are the system's.
+Problem: the same file is opened at night, printed for a review, and read by people who do not tell red from
+green. Shape: every colour is a custom property with a light and a dark value; marks differ in shape or
+pattern as well as in colour. The phases' hues are Okabe and Ito's. Never: no external address: fonts are the
+system's.
 """
 
 from typing import Final

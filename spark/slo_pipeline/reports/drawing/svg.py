@@ -1,10 +1,10 @@
 """Scales, axes and figures: the little of a plotting library that the report needs.
 
-Problem: a plotting library brings half a megabyte of script or pictures without text; the report must be readable, small and
-the same bytes for the same input.
-Shape: a scale maps values to pixels, an axis draws ticks of a scale, `figure` wraps marks in an SVG that says what it shows
-(`role=img`, `<title>`, `<desc>`). Colours come from classes, so the page's style decides light and dark.
-Never: no random ids, no fonts, no scripts.
+Problem: a plotting library brings half a megabyte of script or pictures without text; the report must be
+readable, small and the same bytes for the same input. Shape: a scale maps values to pixels, an axis draws
+ticks of a scale, `figure` wraps marks in an SVG that says what it shows (`role=img`, `<title>`, `<desc>`).
+Colours come from classes, so the page's style decides light and dark. Never: no random ids, no fonts, no
+scripts.
 """
 
 import math

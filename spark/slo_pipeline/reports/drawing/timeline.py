@@ -1,10 +1,9 @@
 """The picture of one change of master: actors, actions, times, and the effect on writers.
 
-Problem: phases of 5 ms and of 2 s belong on one picture, told by four kinds of process.
-Shape: swim lanes (controller, broker, canary, replica), one row a phase so that labels never collide, time since the fault
-along the bottom. The window ends soon after the first acknowledged send; what lies beyond is cut at the border with an arrow
-and its time in words.
-Never: draw an unset mark; its row says so.
+Problem: phases of 5 ms and of 2 s belong on one picture, told by four kinds of process. Shape: swim lanes
+(controller, broker, canary, replica), one row a phase so that labels never collide, time since the fault
+along the bottom. The window ends soon after the first acknowledged send; what lies beyond is cut at the
+border with an arrow and its time in words. Never: draw an unset mark; its row says so.
 """
 
 from dataclasses import dataclass
@@ -58,8 +57,11 @@ BOLD_CHARACTER_PX: Final = 7.4
 LENGTHEN_MAX: Final = 1.6
 
 
-class Layout(NamedTuple):
-    """How wide the picture is and where its bars begin, pixels; a narrow one has its lanes' names in rows of their own."""
+class TimelineLayout(NamedTuple):
+    """How wide the picture is and where its bars begin, pixels.
+
+    A narrow one has its lanes' names in rows of their own.
+    """
 
     width: float
     left: float
@@ -67,8 +69,8 @@ class Layout(NamedTuple):
     is_narrow: bool
 
 
-WIDE: Final = Layout(WIDTH, LEFT_PX, 7, is_narrow=False)
-NARROW: Final = Layout(NARROW_WIDTH_PX, NARROW_LEFT_PX, 3, is_narrow=True)
+WIDE: Final = TimelineLayout(WIDTH, LEFT_PX, 7, is_narrow=False)
+NARROW: Final = TimelineLayout(NARROW_WIDTH_PX, NARROW_LEFT_PX, 3, is_narrow=True)
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class _Frame:
     failover: Failover
     scale: Linear
     end_ms: float
-    layout: Layout
+    layout: TimelineLayout
 
     def ms(self, us: int) -> float:
         """Return milliseconds since the beginning."""
@@ -114,7 +116,7 @@ def timelines(failover: Failover, name: str) -> Markup:
     )
 
 
-def timeline(failover: Failover, name: str, layout: Layout = WIDE) -> Markup:
+def timeline(failover: Failover, name: str, layout: TimelineLayout = WIDE) -> Markup:
     """Draw a change of master as swim lanes.
 
     Args:

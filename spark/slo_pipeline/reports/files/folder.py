@@ -1,4 +1,6 @@
-"""What a report is on the disk: index.html, one page a failover, long tables, and a summary for those who list reports.
+"""What a report is on the disk.
+
+It has index.html, one page per failover, long tables, and a summary for lists of reports.
 
     <out>/index.html   <out>/failovers/fo-<cluster>.<group>.<epoch>.html   <out>/lists/<table>-<n>.html   <out>/report.json
 

@@ -1,8 +1,8 @@
 """The page that lists reports and failovers: what a server shows at its root.
 
-Shape: plain rows in, one HTML page out, in the reports' own looks. Reports and failovers are paged. The failovers are grouped by
-cluster and group, each with its latest ones and a link to all of them.
-Never: it opens no file; addresses are relative to the server's root.
+Shape: plain rows in, one HTML page out, in the reports' own looks. Reports and failovers are paged. The
+failovers are grouped by cluster and group, each with its latest ones and a link to all of them. Never: it
+opens no file; addresses are relative to the server's root.
 """
 
 from collections.abc import Iterable, Sequence

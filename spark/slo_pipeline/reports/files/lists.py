@@ -1,8 +1,8 @@
 """The files of tables that are too long for the report's page: `lists/<table>-<n>.html`.
 
 Problem: ten thousand failovers or two thousand groups are megabytes of rows, and the page must open at once.
-Shape: a table whose rows all fit the page needs no file. Another one is written whole, in files of about LIST_BYTES_MAX, each with
-links to the previous and the next one.
+Shape: a table whose rows all fit the page needs no file. Another one is written whole, in files of about
+LIST_BYTES_MAX, each with links to the previous and the next one.
 """
 
 from collections.abc import Callable, Iterator

@@ -5,13 +5,13 @@
      "objectives": [{"name": "...", "group": "...", "target": 99.95, "attained": 0.9998, "left": 0.61,
                      "holds": true, "measured": true}]}
 
-Problem: Kubernetes carries at most 4 KiB out of a pod that has ended, and many objectives of many groups are more than that.
-Shape: one entry an objective, told of the group that has spent most of its budget; the entry with the least left comes first.
-Entries that do not fit are cut from the end, and counted in `more`.
-`silences` names the groups without sends for hours or days, those with the least measured first; `silent` counts all of them.
-`measured` is false where too little was measured to call an objective successful; such an entry comes after the overspent ones.
-Never: a number that is not on the page. `attained` is null where nothing was measured, `left` where the budget is 0 and where
-`measured` is false and the objective holds.
+Problem: Kubernetes carries at most 4 KiB out of a pod that has ended, and many objectives of many groups are
+more than that. Shape: one entry an objective, told of the group that has spent most of its budget; the entry
+with the least left comes first. Entries that do not fit are cut from the end, and counted in `more`.
+`silences` names the groups without sends for hours or days, those with the least measured first; `silent`
+counts all of them. `measured` is false where too little was measured to call an objective successful; such an
+entry comes after the overspent ones. Never: a number that is not on the page. `attained` is null where
+nothing was measured, `left` where the budget is 0 and where `measured` is false and the objective holds.
 
 Source: Kubernetes, "Customizing the termination message": 4096 bytes.
 """
@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from slo_pipeline.reports.page.states import UNKNOWN, budget_left, state, verdict, worst_of_each
 from slo_pipeline.reports.values import silences
-from slo_pipeline.reports.values.model import Kept, Report
+from slo_pipeline.reports.values.model import ObjectiveResult, Report
 
 OUTCOME_BYTES_MAX: Final = 4_096
 PAGE_CHARACTERS_MAX: Final = 512
@@ -64,15 +64,17 @@ def text(made: dict[str, Any]) -> str:
     return json.dumps(made, separators=(",", ":"), sort_keys=True) + "\n"
 
 
-def worst_first(objectives: tuple[Kept, ...]) -> list[Kept]:
-    """Return each objective once, as its worst group has it; the least left first, equals in the file's order.
+def worst_first(objectives: tuple[ObjectiveResult, ...]) -> list[ObjectiveResult]:
+    """Return each objective once, as its worst group has it.
+
+    The least left comes first; equals come in the file's order.
 
     An objective with too few measurements ranks worse than any good one.
     """
     return worst_of_each(objectives, _share)
 
 
-def left(kept: Kept) -> float | None:
+def left(kept: ObjectiveResult) -> float | None:
     """Return the share of the budget that is left, below 0 where it is overspent.
 
     None where the budget is 0, and where too little was measured to say that it holds.
@@ -81,7 +83,7 @@ def left(kept: Kept) -> float | None:
     return None if share is None else round(share, 9)
 
 
-def _share(kept: Kept) -> tuple[float]:
+def _share(kept: ObjectiveResult) -> tuple[float]:
     if state(kept) == UNKNOWN:
         return (UNKNOWN_SHARE,)
     share = left(kept)
@@ -90,7 +92,7 @@ def _share(kept: Kept) -> tuple[float]:
     return (share,)
 
 
-def _told(kept: Kept) -> dict[str, Any]:
+def _told(kept: ObjectiveResult) -> dict[str, Any]:
     return {
         "name": kept.slo,
         "group": kept.group,

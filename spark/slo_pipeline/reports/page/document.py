@@ -1,11 +1,13 @@
-"""The report: one HTML file that answers on its first screen whether we are inside the budget and what burned it.
+"""The report is one HTML file.
 
-Problem: most reports begin with a chart and leave the answer to the reader.
-Shape: verdict, how much was measured, the state of each objective, four numbers, the last change of master in words and one
-picture, the budget spent; below, everything else in the order in which questions come. No line is better news than the lines
-below it: the verdict is the worst state. One file, no script, no external address, light and dark, printable; the same input makes
-the same bytes, as the page's only clock is the end of its data.
-Never: no number without its unit, no plot without its table.
+Its first screen answers whether we are inside the budget and what burned it.
+
+Problem: most reports begin with a chart and leave the answer to the reader. Shape: verdict, how much was
+measured, the state of each objective, four numbers, the last change of master in words and one picture, the
+budget spent; below, everything else in the order in which questions come. No line is better news than the
+lines below it: the verdict is the worst state. One file, no script, no external address, light and dark,
+printable; the same input makes the same bytes, as the page's only clock is the end of its data. Never: no
+number without its unit, no plot without its table.
 """
 
 from typing import Final
@@ -17,10 +19,11 @@ from slo_pipeline.reports.drawing.timeline import timelines
 from slo_pipeline.reports.page import incidents, missing, objectives, parts, states
 from slo_pipeline.reports.page.sections import availability, durability, latency, quality, replication
 from slo_pipeline.reports.values import words
-from slo_pipeline.reports.values.model import Failover, Group, Report
+from slo_pipeline.reports.values.model import Failover, GroupReport, Report
 
 PAGE_BYTES_MAX: Final = 950_000
-# What all but the changes of master and the pictures takes at most: the tables, each with its own bound, the style, the words.
+# What all but the changes of master and the pictures takes at most: the tables, each with its own bound, the
+# style, the words.
 OTHERS_BYTES: Final = 280_000
 SPENT_GROUPS_MAX: Final = 8
 NAME_CHARACTERS_MAX: Final = 40
@@ -221,7 +224,8 @@ def _tiles(report: Report) -> list[parts.Tile]:
         parts.Tile(
             "Longest failover",
             words.ms(longest.write_gap_ms) if longest else words.NONE,
-            f"without an acknowledged send, {words.clipped(longest.group, NAME_CHARACTERS_MAX)} epoch {longest.epoch}"
+            f"without an acknowledged send, {words.clipped(longest.group, NAME_CHARACTERS_MAX)} epoch "
+            f"{longest.epoch}"
             if longest
             else "no failover",
         ),
@@ -240,7 +244,8 @@ def _spending(report: Report) -> Markup:
     """Show what each group spent as a bar, all on one scale."""
     scale_s = charts.spent_scale_s(report)
     note = (
-        f"A full bar is {words.seconds(scale_s)}, {words.spent(scale_s / report.budget_s)} of a group's budget. "
+        f"A full bar is {words.seconds(scale_s)}, {words.spent(scale_s / report.budget_s)} of a group's "
+        "budget. "
         if report.budget_s
         else ""
     )
@@ -287,7 +292,7 @@ def _booking_legend(report: Report) -> Markup:
     )
 
 
-def _amounts(report: Report, group: Group) -> tuple[str, str, str, str, str]:
+def _amounts(report: Report, group: GroupReport) -> tuple[str, str, str, str, str]:
     def amount(*kinds: str) -> str:
         return words.seconds(sum(1 for bad in group.bad_seconds if bad.booking in kinds))
 
@@ -347,12 +352,14 @@ def _footer(report: Report) -> Markup:
         ),
         (
             "Phase",
-            "from the furthest mark so far to its own mark. Marks come from several clocks; none is negative.",
+            "from the furthest mark so far to its own mark. Marks come from several clocks; none is "
+            "negative.",
         ),
         (
             "Booked",
-            "a bad second belongs to the latest failover, switchover or re-election whose interval it touches; else to a "
-            "known fault that moved no master, else to a rollout, else to nothing: unexplained.",
+            "a bad second belongs to the latest failover, switchover or re-election whose interval it "
+            "touches; else to a known fault that moved no master, else to a rollout, else to nothing: "
+            "unexplained.",
         ),
         (
             "Latency",

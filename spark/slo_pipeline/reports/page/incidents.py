@@ -1,9 +1,9 @@
 """The part of the page about changes of master: the list, and one card for each.
 
-Problem: a person on call reads the last one first; a person in a review compares all of them.
-Shape: `story` tells one in words, `card` shows one whole (words, facts, timeline, sends, SyncStateSet, phases), `overview`
-lists them with their phases as small bars on one common scale.
-Never: more than CARDS_MAX cards, nor CARDS_BYTES_MAX of them: the page stays under its size, and the list names the others.
+Problem: a person on call reads the last one first; a person in a review compares all of them. Shape: `story`
+tells one in words, `card` shows one whole (words, facts, timeline, sends, SyncStateSet, phases), `overview`
+lists them with their phases as small bars on one common scale. Never: more than CARDS_MAX cards, nor
+CARDS_BYTES_MAX of them: the page stays under its size, and the list names the others.
 """
 
 from typing import Final

@@ -1,9 +1,8 @@
 """The section on gaps in the data: missing measurements, and rows that were set apart.
 
-Problem: a group without measurements shows zero bad seconds, so it looks like the best one.
-Shape: one line for each kind of segment that is absent, one table of the groups that lack something, one of the clocks whose rows were
-set apart.
-Never: a number of these rows is in another section.
+Problem: a group without measurements shows zero bad seconds, so it looks like the best one. Shape: one line
+for each kind of segment that is absent, one table of the groups that lack something, one of the clocks whose
+rows were set apart. Never: a number of these rows is in another section.
 """
 
 from typing import Final
@@ -11,7 +10,7 @@ from typing import Final
 from slo_pipeline.reports.drawing.markup import Markup, join, tag
 from slo_pipeline.reports.page import parts
 from slo_pipeline.reports.values import silences, words
-from slo_pipeline.reports.values.model import Apart, Group, Report
+from slo_pipeline.reports.values.model import GroupReport, ImpossibleTimes, Report
 
 # What each of the two tables may add to the report's page; the rest is in files.
 GROUPS_BYTES_MAX: Final = 28_000
@@ -22,7 +21,8 @@ ABSENT: Final = {
     "samples": "Nothing was scraped: neither replication nor the coverage of scrapes is known.",
 }
 MISSING: Final = "missing"
-# Of one group's times without a send, and of the groups with one on the first screen; the table has the others.
+# Of one group's times without a send, and of the groups with one on the first screen; the table has the
+# others.
 SILENCES_LISTED_MAX: Final = 5
 SILENT_NAMED_MAX: Final = 3
 
@@ -38,7 +38,10 @@ def section(report: Report) -> Markup:
 
 
 def silent(report: Report) -> Markup | None:
-    """Name the groups without sends for hours or days, for the first screen; None if every group was measured all the time."""
+    """Name the groups without sends for hours or days, for the first screen.
+
+    Return None if every group was measured all the time.
+    """
     found = silences.silent_groups(report)
     if not found:
         return None
@@ -84,14 +87,14 @@ def groups_table(report: Report) -> parts.Long:
     return parts.Long("missing", heading, heads, rows, len(lacking), bytes_max=GROUPS_BYTES_MAX)
 
 
-def _silences(report: Report, group: Group) -> str:
+def _silences(report: Report, group: GroupReport) -> str:
     times = [silences.said(one) for one in silences.silences(report, group)]
     left = len(times) - SILENCES_LISTED_MAX
     more = [f"and {left} more"] if left > 0 else []
     return "; ".join(times[:SILENCES_LISTED_MAX] + more) or words.NONE
 
 
-def _writes(group: Group) -> str:
+def _writes(group: GroupReport) -> str:
     if not group.is_judged:
         return "none in the period: not judged"
     if not group.measured_s:
@@ -132,7 +135,7 @@ def apart_table(report: Report) -> parts.Long:
     return parts.Long("apart", "Rows set apart", heads, rows, len(report.apart), bytes_max=APART_BYTES_MAX)
 
 
-def _off(report: Report, one: Apart) -> str:
+def _off(report: Report, one: ImpossibleTimes) -> str:
     """Say how far a clock is from the period, which does not depend on when the page is made."""
     if one.ahead:
         return f"up to {words.span((one.last_us - report.end_us) / 1_000_000)} after the period"

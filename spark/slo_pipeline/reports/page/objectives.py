@@ -1,9 +1,9 @@
 """The section on objectives: targets, results, burn rates, and alerts that would have fired.
 
-Problem: eight objectives times many groups is a wall of numbers of which most say "fine".
-Shape: `summary` shows each objective once, by its worst group, on the first screen. `section` has one row an objective and group, the
-worst first; below it every time that a burn alert would have fired. Windows that are longer than the data are marked.
-Never: show a share of a budget of 0; it either holds or does not.
+Problem: eight objectives times many groups is a wall of numbers of which most say "fine". Shape: `summary`
+shows each objective once, by its worst group, on the first screen. `section` has one row an objective and
+group, the worst first; below it every time that a burn alert would have fired. Windows that are longer than
+the data are marked. Never: show a share of a budget of 0; it either holds or does not.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from typing import Final
 from slo_pipeline.reports.drawing.markup import Markup, join, tag
 from slo_pipeline.reports.page import parts, states
 from slo_pipeline.reports.values import words
-from slo_pipeline.reports.values.model import Kept, Page, Report
+from slo_pipeline.reports.values.model import BurnAlert, ObjectiveResult, Report
 
 SUMMARY_MAX: Final = 12
 GROUP_CHARACTERS_MAX: Final = 48
@@ -67,7 +67,10 @@ def _share(groups: Counter[str], state: str) -> Markup | None:
 
 
 def _fired(report: Report) -> dict[str, Counter[str]]:
-    """Return how often alerts of each severity would have fired for each objective, of all groups together."""
+    """Return how often alerts of each severity would have fired for each objective.
+
+    The counts are of all groups together.
+    """
     fired: dict[str, Counter[str]] = {}
     for page in report.pages:
         fired.setdefault(page.slo, Counter())[page.severity] += 1
@@ -111,7 +114,7 @@ def every(report: Report) -> parts.Long:
     return parts.Long("objectives", "Objectives", heads, rows, len(report.objectives), bytes_max=60_000)
 
 
-def _row(report: Report, kept: Kept) -> tuple[object, ...]:
+def _row(report: Report, kept: ObjectiveResult) -> tuple[object, ...]:
     name = tag("span", kept.slo, " ", tag("small", kept.threshold, class_="sub"), title=f"good: {kept.says}")
     return (
         name,
@@ -128,7 +131,7 @@ def _row(report: Report, kept: Kept) -> tuple[object, ...]:
     )
 
 
-def _promised(kept: Kept) -> str:
+def _promised(kept: ObjectiveResult) -> str:
     return f"{words.plain(kept.target_percent, 4)}{words.NBSP}%"
 
 
@@ -149,7 +152,7 @@ def _marked(report: Report, window_s: int) -> str | None:
     return f"{MARK} The window is longer than the data, which spans {span}: only measured time counts."
 
 
-def _left(kept: Kept) -> Markup | str:
+def _left(kept: ObjectiveResult) -> Markup | str:
     if states.state(kept) == states.UNKNOWN:
         return words.UNKNOWN
     share = states.budget_left(kept)
@@ -191,12 +194,12 @@ def paged(report: Report) -> parts.Long:
     return parts.Long("paged", "What would have paged", heads, rows, len(ordered))
 
 
-def _lasted(report: Report, page: Page) -> str:
+def _lasted(report: Report, page: BurnAlert) -> str:
     lasted = words.ms((page.end_us - page.start_us) / 1_000)
     return f"{lasted}, still firing" if page.end_us >= report.end_us else lasted
 
 
-def _windows(report: Report, page: Page) -> Iterable[str]:
+def _windows(report: Report, page: BurnAlert) -> Iterable[str]:
     """Return an alert's two windows, marked if the data began after they did."""
     for window in (page.long_window, page.short_window):
         size_s = int(window[:-1]) * UNITS_S[window[-1]]

@@ -1,8 +1,7 @@
 """Pieces of the page that several sections use: tables, figures with their data, facts, tiles.
 
-Problem: each plot needs the same frame: a title, the picture, and its numbers for readers who use a screen reader.
-Shape: small functions from values to markup.
-Never: no section's own wording here.
+Problem: each plot needs the same frame: a title, the picture, and its numbers for readers who use a screen
+reader. Shape: small functions from values to markup. Never: no section's own wording here.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,8 +1,8 @@
 """The sections after the failovers: availability and budget, latency, replication, durability, data quality.
 
-Problem: numbers about many groups, of which most are uneventful.
-Shape: one table over all groups, then pictures for the first DETAILED_MAX groups (those with most bad seconds first).
-Never: leave out a section without data; it says that its data is missing.
+Problem: numbers about many groups, of which most are uneventful. Shape: one table over all groups, then
+pictures for the first DETAILED_MAX groups (those with most bad seconds first). Never: leave out a section
+without data; it says that its data is missing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from slo_pipeline.reports.drawing import charts
 from slo_pipeline.reports.drawing.markup import Markup, join, tag
 from slo_pipeline.reports.page import parts
 from slo_pipeline.reports.values import words
-from slo_pipeline.reports.values.model import Failover, Group, Report
+from slo_pipeline.reports.values.model import Failover, GroupReport, Report
 
 DETAILED_MAX: Final = 8
 LOST_LISTED_MAX: Final = 100
@@ -21,13 +21,13 @@ SERIES_LISTED_MAX: Final = 60
 US_PER_S: Final = 1_000_000
 
 
-def detailed(report: Report) -> list[Group]:
+def detailed(report: Report) -> list[GroupReport]:
     """Return the groups that get pictures, those with most bad seconds first; empty without any second."""
     seen = [group for group in worst_first(report) if group.measured_s + group.unknown_s or group.lag]
     return seen[:DETAILED_MAX]
 
 
-def worst_first(report: Report) -> list[Group]:
+def worst_first(report: Report) -> list[GroupReport]:
     """Return the groups in the order in which a reader looks for them: those with most bad seconds first."""
     return sorted(report.groups, key=lambda group: (-group.bad_s, group.name))
 
@@ -91,7 +91,7 @@ def availability_table(report: Report) -> parts.Long:
     return parts.Long("availability", "Availability and budget", heads, rows, len(report.groups), total)
 
 
-def _left(report: Report, group: Group) -> str:
+def _left(report: Report, group: GroupReport) -> str:
     if not report.budget_s:
         return words.NONE
     if not group.is_measured and group.bad_s <= report.budget_s:
@@ -99,7 +99,7 @@ def _left(report: Report, group: Group) -> str:
     return words.percent(1.0 - group.bad_s / report.budget_s, decimals=1)
 
 
-def _burn_rate(group: Group, allowed: float) -> str:
+def _burn_rate(group: GroupReport, allowed: float) -> str:
     judged = group.good_s + group.bad_s
     if judged == 0 or allowed <= 0:
         return words.NONE
@@ -114,7 +114,7 @@ def _check(report: Report) -> str:
     )
 
 
-def _burn_figure(report: Report, group: Group, changes: Sequence[Failover]) -> Markup:
+def _burn_figure(report: Report, group: GroupReport, changes: Sequence[Failover]) -> Markup:
     seconds = charts.availability_strip(report, group, f"seconds-{group.name}")
     picture = charts.burn_down(report, group, changes, f"burn-{group.name}")
     listed = [
@@ -137,7 +137,7 @@ def _burn_figure(report: Report, group: Group, changes: Sequence[Failover]) -> M
     )
 
 
-def _strip_table(group: Group) -> Markup:
+def _strip_table(group: GroupReport) -> Markup:
     rows = [
         (words.iso(one.us), words.plain(one.good_s), words.plain(one.bad_s), words.plain(one.unknown_s))
         for one in group.strip
@@ -188,7 +188,7 @@ def latency_table(report: Report) -> parts.Long:
     return parts.Long("latency", "Latency", heads, rows, count)
 
 
-def _latency_figures(report: Report, group: Group) -> Markup:
+def _latency_figures(report: Report, group: GroupReport) -> Markup:
     worst = sorted(group.series, key=lambda one: (-one.failed, -(one.max_ms or 0.0), one.us))[
         :SERIES_LISTED_MAX
     ]
@@ -236,7 +236,7 @@ def replication(report: Report, pictures_bytes_max: int) -> Markup:
     )
 
 
-def _lag_figure(report: Report, group: Group) -> tuple[str, Markup]:
+def _lag_figure(report: Report, group: GroupReport) -> tuple[str, Markup]:
     rows = [(series.name, words.octets(charts.worst_lag(series)), len(series.values)) for series in group.lag]
     picture = charts.lag(report, group, f"lag-{group.name}")
     data = parts.table(("Replica", ">Largest lag", ">Stretches measured"), rows)
@@ -296,9 +296,15 @@ def quality(report: Report) -> Markup:
     """Say how much of the input can be believed."""
     unknown = sum(group.unknown_s for group in report.groups)
     judged = sum(group.good_s + group.bad_s for group in report.groups)
-    said = f"{words.seconds(unknown)} of {words.seconds(unknown + judged)} are unknown: no send was intended in them. "
+    said = (
+        f"{words.seconds(unknown)} of {words.seconds(unknown + judged)} are unknown: no send was intended in "
+        "them. "
+    )
     if report.late_rows is not None:
-        said += f"{words.count(report.late_rows, 'row')} came after {'its' if report.late_rows == 1 else 'their'} day was closed. "
+        said += (
+            f"{words.count(report.late_rows, 'row')} came after "
+            f"{'its' if report.late_rows == 1 else 'their'} day was closed. "
+        )
     if not report.coverage:
         return parts.section("quality", "Data quality", tag("p", said + "Nothing was scraped."))
     scrapes = sum(one.scrapes for one in report.coverage)

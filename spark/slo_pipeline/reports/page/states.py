@@ -1,10 +1,10 @@
 """The state of each objective: kept, burning, overspent or unknown, and how long its budget will last.
 
-Problem: a budget that is not spent yet says nothing about the hour in which it burns, and nothing measured is not the same as
-nothing bad.
-Shape: one state an objective and group. The worst of them is the state of the objective, and the worst objective that of the report,
-so that no headline is better than the lines below it.
-Never: a state that a reader cannot check with the numbers beside it; good news of a report of which any part is unknown.
+Problem: a budget that is not spent yet says nothing about the hour in which it burns, and nothing measured is
+not the same as nothing bad. Shape: one state an objective and group. The worst of them is the state of the
+objective, and the worst objective that of the report, so that no headline is better than the lines below it.
+Never: a state that a reader cannot check with the numbers beside it; good news of a report of which any part
+is unknown.
 
     overspent  more was bad than the budget allows, however little was measured
     unknown    not overspent, and too little was measured to judge by (`measured`)
@@ -19,7 +19,7 @@ from typing import Final
 from slo_pipeline.reports.drawing.markup import Markup, tag
 from slo_pipeline.reports.page import parts
 from slo_pipeline.reports.values import words
-from slo_pipeline.reports.values.model import Group, Kept, Report
+from slo_pipeline.reports.values.model import GroupReport, ObjectiveResult, Report
 
 KEPT: Final = "kept"
 BURNING: Final = "burning"
@@ -40,7 +40,7 @@ US_PER_S: Final = 1_000_000
 US_PER_DAY: Final = S_PER_DAY * US_PER_S
 
 
-def state(kept: Kept) -> str:
+def state(kept: ObjectiveResult) -> str:
     """Return the state of one objective of one group."""
     if not kept.holds:
         return OVERSPENT
@@ -49,7 +49,7 @@ def state(kept: Kept) -> str:
     return BURNING if (kept.burn_1h or 0.0) > 1.0 else KEPT
 
 
-def badness(kept: Kept) -> tuple[float, ...]:
+def badness(kept: ObjectiveResult) -> tuple[float, ...]:
     """Return a sort key: the worst state first, then the least budget left, then the fastest burn."""
     left = budget_left(kept)
     if left is None:
@@ -57,21 +57,26 @@ def badness(kept: Kept) -> tuple[float, ...]:
     return WORST_FIRST.index(state(kept)), left, -(kept.burn_1h or 0.0)
 
 
-def budget_left(kept: Kept) -> float | None:
-    """Return the share of the budget that is left, below 0 if it is overspent; None if the budget is 0 or the state unknown."""
+def budget_left(kept: ObjectiveResult) -> float | None:
+    """Return the share of the budget that is left, below 0 if it is overspent.
+
+    Return None if the budget is 0 or the state unknown.
+    """
     if kept.budget == 0.0 or state(kept) == UNKNOWN:
         return None
     return 1.0 - kept.bad / kept.budget
 
 
 def worst_of_each(
-    objectives: Iterable[Kept], by: Callable[[Kept], tuple[float, ...]] = badness
-) -> list[Kept]:
-    """Return each objective once, as its worst group has it; the worst objective first, equals in the file's order.
+    objectives: Iterable[ObjectiveResult], by: Callable[[ObjectiveResult], tuple[float, ...]] = badness
+) -> list[ObjectiveResult]:
+    """Return each objective once, as its worst group has it.
+
+    The worst objective comes first; equals come in the file's order.
 
     Of two, the one for which `by` is less is worse.
     """
-    worst: dict[str, Kept] = {}
+    worst: dict[str, ObjectiveResult] = {}
     for kept in objectives:
         known = worst.get(kept.slo)
         if known is None or by(kept) < by(known):
@@ -90,7 +95,7 @@ def overall(report: Report) -> str:
     return min(found, key=WORST_FIRST.index, default=KEPT)
 
 
-def _judged(report: Report) -> list[Group]:
+def _judged(report: Report) -> list[GroupReport]:
     return [group for group in report.groups if group.is_judged]
 
 
@@ -108,7 +113,10 @@ def verdict(report: Report) -> tuple[str, bool]:
 
 
 def headline(report: Report) -> tuple[str, str]:
-    """Return what the report comes to, and how much was measured; the second is empty where the first says enough."""
+    """Return the report's result, and how much was measured.
+
+    The second is empty where the first says enough.
+    """
     found, judged = overall(report), _judged(report)
     if found == OVERSPENT and lost(report):
         return f"{words.count(lost(report), 'acknowledged message')} lost", ""
@@ -124,15 +132,18 @@ def headline(report: Report) -> tuple[str, str]:
     return HEADLINES[found], f"too little of {names[0]}{more} measured"
 
 
-def _how_much(report: Report, groups: list[Group]) -> str:
-    """Say how much of the window was measured: of the group with the least, which is named if there are several."""
+def _how_much(report: Report, groups: list[GroupReport]) -> str:
+    """Say how much of the window was measured.
+
+    The number is that of the group with the least, which is named if there are several.
+    """
     told = f"{measured(report, groups)} measured"
     if not groups or len(report.groups) == 1:
         return told
     return f"{told} in {words.clipped(_least(groups).name, NAME_CHARACTERS_MAX)}"
 
 
-def measured(report: Report, groups: list[Group] | None = None) -> str:
+def measured(report: Report, groups: list[GroupReport] | None = None) -> str:
     """Say how much of the window was measured, as in "10 min of 30 d": of the group with the least.
 
     Args:
@@ -147,21 +158,25 @@ def measured(report: Report, groups: list[Group] | None = None) -> str:
     )
 
 
-def _least(groups: list[Group]) -> Group:
+def _least(groups: list[GroupReport]) -> GroupReport:
     return min(groups, key=lambda group: (group.measured_s, group.name))
 
 
 def is_longer_than_data(report: Report, window_us: int, until_us: int | None = None) -> bool:
-    """Tell whether a window that ends at `until_us` (default: the end of the data) begins before the data does."""
+    """Tell whether a window that ends at `until_us` begins before the data does.
+
+    The default is the end of the data.
+    """
     end_us = report.end_us if until_us is None else until_us
     return end_us - window_us < report.start_us
 
 
-def exhaustion_us(report: Report, kept: Kept) -> int | None:
+def exhaustion_us(report: Report, kept: ObjectiveResult) -> int | None:
     """Return how long the budget lasts if the last hour goes on, microseconds.
 
     Returns:
-        0 if it is spent; None without a budget, without a burn, if the state is unknown, and if it lasts the window.
+        0 if it is spent; None without a budget, without a burn, if the state is unknown, and if it lasts the
+        window.
     """
     if kept.budget == 0.0 or kept.bad >= kept.budget:
         return 0 if kept.bad > 0 or kept.budget > 0.0 else None
@@ -177,7 +192,7 @@ def exhaustion_us(report: Report, kept: Kept) -> int | None:
     return lasts if lasts < report.window_days * US_PER_DAY else None
 
 
-def lasts(report: Report, kept: Kept) -> str:
+def lasts(report: Report, kept: ObjectiveResult) -> str:
     """Say how long the budget lasts if the last hour goes on."""
     found = exhaustion_us(report, kept)
     if state(kept) == OVERSPENT:

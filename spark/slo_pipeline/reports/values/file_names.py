@@ -1,8 +1,8 @@
 """File names made of the names that a cluster gave: short, ASCII, and different for different names.
 
-Problem: a group may be called anything, and a file name has at most 255 bytes and should survive every file system.
-Shape: a name of ASCII letters, digits, `_` and `-` stays as it is; any other name loses what it cannot keep and gets a part of its
-SHA-256 instead.
+Problem: a group may be called anything, and a file name has at most 255 bytes and should survive every file
+system. Shape: a name of ASCII letters, digits, `_` and `-` stays as it is; any other name loses what it
+cannot keep and gets a part of its SHA-256 instead.
 """
 
 import hashlib
@@ -18,7 +18,8 @@ def stem(prefix: str, identity: str) -> str:
 
     Args:
         prefix: what kind of thing it is.
-        identity: the parts of its name, joined by `/`. A dot joins them in the result, as a dot itself is replaced.
+        identity: the parts of its name, joined by `/`. A dot joins them in the result, as a dot itself is
+            replaced.
     """
     kept = "".join(one if one.isascii() and (one.isalnum() or one in "_-/") else "-" for one in identity)
     if kept != identity or len(kept) > STEM_CHARACTERS_MAX:
@@ -28,7 +29,10 @@ def stem(prefix: str, identity: str) -> str:
 
 
 def is_segment(name: str) -> bool:
-    """Tell whether a name is one visible segment of a path: printable, no separator, no leading dot, at most 255 bytes."""
+    """Tell whether a name is one visible segment of a path.
+
+    It must be printable, without separator or leading dot, at most 255 bytes.
+    """
     if not name or name.startswith(".") or not name.isprintable() or "/" in name or "\\" in name:
         return False
     return len(name.encode()) <= NAME_BYTES_MAX

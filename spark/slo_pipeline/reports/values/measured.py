@@ -1,7 +1,7 @@
 """How much must be measured before a report calls an objective successful.
 
-Problem: without bad seconds every budget holds, even for a group without measurements.
-Shape: two bounds. Below either, the answer is "unknown", unless the budget is overspent already: that needs no more time.
+Problem: without bad seconds every budget holds, even for a group without measurements. Shape: two bounds.
+Below either, the answer is "unknown", unless the budget is overspent already: that needs no more time.
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
 """What a report needs to know, as plain frozen values.
 
-Problem: a page that reads data frames can only be tested with Spark, and depends on the order in which rows arrive.
-Shape: dataclasses of tuples, already sorted. All times are whole microseconds since 1970, UTC.
-Never: no computation that changes a number; only sums and look-ups that the page prints.
+Problem: a page that reads data frames can only be tested with Spark, and depends on the order in which rows
+arrive. Shape: dataclasses of tuples, already sorted. All times are whole microseconds since 1970, UTC. Never:
+no computation that changes a number; only sums and look-ups that the page prints.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SyncStateSetStep:
     """The SyncStateSet from this time on."""
 
     us: int
@@ -85,7 +85,7 @@ class Failover:
     lost_acknowledged: int | None
     phases: tuple[Phase, ...] = ()
     points: tuple[Point, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[SyncStateSetStep, ...] = ()
     marks: tuple[Mark, ...] = ()
 
     @property
@@ -135,7 +135,7 @@ class LagSeries:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class StretchSeconds:
     """How many seconds of one stretch of time were good, bad, unknown."""
 
     us: int
@@ -145,7 +145,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Durability:
+class SendResults:
     """What became of acknowledged and of ambiguous sends."""
 
     acknowledged: int
@@ -179,7 +179,7 @@ class BadSecond:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupReport:
     """One broker group over the report's period.
 
     Attributes:
@@ -200,8 +200,8 @@ class Group:
     series: tuple[LatencyBucket, ...] = ()
     lag: tuple[LagSeries, ...] = ()
     bad_seconds: tuple[BadSecond, ...] = ()
-    strip: tuple[Stretch, ...] = ()
-    durability: Durability | None = None
+    strip: tuple[StretchSeconds, ...] = ()
+    durability: SendResults | None = None
     last_us: int | None = None
     is_judged: bool = True
 
@@ -230,7 +230,7 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ObjectiveResult:
     """One objective of one group: its target and its result.
 
     Attributes:
@@ -265,7 +265,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class BurnAlert:
     """One time that a burn alert would have fired."""
 
     severity: str
@@ -279,7 +279,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class ImpossibleTimes:
     """Rows of one clock and group whose times cannot be true: they are in no number of the page but these.
 
     Attributes:
@@ -308,7 +308,7 @@ class Report:
         late_rows: rows that came after their day was closed; None where no daily run keeps book.
         apart: rows whose times cannot be true.
         absent: kinds of segments without any row.
-        lost_listed: the first lost messages; `Durability.lost` has the full count.
+        lost_listed: the first lost messages; `SendResults.lost` has the full count.
     """
 
     title: str
@@ -317,20 +317,20 @@ class Report:
     target_percent: float
     window_days: int
     budget_s: float
-    groups: tuple[Group, ...]
+    groups: tuple[GroupReport, ...]
     failovers: tuple[Failover, ...]
     booked_s: int
     counted_s: int
     coverage: tuple[Coverage, ...] = ()
     lost_listed: tuple[LostMessage, ...] = ()
     bucket_s: float = 1.0
-    objectives: tuple[Kept, ...] = ()
-    pages: tuple[Page, ...] = ()
+    objectives: tuple[ObjectiveResult, ...] = ()
+    pages: tuple[BurnAlert, ...] = ()
     late_rows: int | None = None
-    apart: tuple[Apart, ...] = ()
+    apart: tuple[ImpossibleTimes, ...] = ()
     absent: tuple[str, ...] = ()
 
     @property
-    def worst(self) -> Group | None:
+    def worst(self) -> GroupReport | None:
         """Return the group that spent most of its budget; the first by name among equals."""
         return max(self.groups, key=lambda group: group.bad_s, default=None)

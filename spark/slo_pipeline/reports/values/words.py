@@ -67,7 +67,10 @@ def plain(value: float, decimals: int = 0) -> str:
 
 
 def percent(share: float | None, *, decimals: int = 3) -> str:
-    """Return a share as a percentage, cut rather than rounded up, so that 99.9996 % does not read as 100 %."""
+    """Return a share as a percentage, cut and not rounded up.
+
+    So 99.9996 % does not read as 100 %.
+    """
     if share is None:
         return NONE
     scale = 10.0**decimals
@@ -111,7 +114,10 @@ def iso(us: int) -> str:
 
 
 def moment(us: int) -> datetime:
-    """Return microseconds since 1970 as a moment in UTC, to the second; a clock may be beyond the years 1 and 9999."""
+    """Return microseconds since 1970 as a moment in UTC, to the second.
+
+    A clock may be beyond the years 1 and 9999.
+    """
     return datetime.fromtimestamp(min(max(us // 1_000_000, SECOND_MIN), SECOND_MAX), tz=UTC)
 
 
