@@ -52,7 +52,7 @@ async def test_the_report_answers_on_the_first_screen_and_asks_for_nothing(
 
 async def test_nothing_is_cut_off_on_a_wide_and_on_a_narrow_screen(page: Page, tmp_path: Path) -> None:
     for file in ("index.html", "failovers/fo-demo.orders.2.html"):
-        for width in (1280, 768, 390):
+        for width in (1900, 1280, 1100, 768, 390):
             await page.load(tmp_path / "report" / file, width, 900)
             assert await page.evaluate(OVERFLOW) <= 0, (file, width)
         await page.load(tmp_path / "report" / file, *SCREEN)
