@@ -37,7 +37,10 @@ class _Kube(MemoryKube):
 
 
 class _Watches:
-    """`Stream` of nothing, which counts open watches; a broken one raises an error that is not the API server's."""
+    """`Stream` of nothing, which counts open watches.
+
+    A broken one raises an error that is not the API server's.
+    """
 
     def __init__(self, *, broken: bool = False) -> None:
         self.open: set[str] = set()

@@ -1,7 +1,7 @@
 """A resource is never settled while one of its members is in trouble: each kind of member with each trouble.
 
-For each pair the status names the reason and the object, and `kubectl rmqha explain` says what to do. The last tests do the same for each
-object that the operator writes, with a webhook that changes a field of it.
+For each pair the status names the reason and the object, and `kubectl rmqha explain` says what to do. The
+last tests do the same for each object that the operator writes, with a webhook that changes a field of it.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rocketmq_operator.plugin.advice import ADVICE
-from rocketmq_operator.plugin.queries import view_of
+from rocketmq_operator.plugin.queries import observe_group
 from rocketmq_operator.plugin.rendering import explain_lines
 from testkit.memory.membership import NAMESPACE
 from testkit.memory.pod_faults import PodFault
@@ -86,7 +86,7 @@ CELLS = [
 
 
 async def _explained(world: OperatorWorld) -> str:
-    return "\n".join(explain_lines(await view_of(world.kube, NAMESPACE, "orders")))
+    return "\n".join(explain_lines(await observe_group(world.kube, NAMESPACE, "orders")))
 
 
 def _assert_not_settled(world: OperatorWorld, resource: tuple[str, str]) -> None:
