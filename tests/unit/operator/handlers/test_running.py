@@ -16,7 +16,10 @@ LEASE = ("Lease", "shop", "rocketmq-operator")
 
 
 class _Kube(MemoryKube):
-    """Sets `held` when an operator takes the Lease, and records what the health server answers when the Lease is given away."""
+    """Sets `held` when an operator takes the Lease.
+
+    When the Lease is given away, it records what the health server answers.
+    """
 
     def __init__(self) -> None:
         super().__init__()
