@@ -28,6 +28,7 @@ from typing import Any, Final
 from controller_core.channel.asking import AskError
 from controller_core.command_line.program import Parser, program, run
 from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.remoting.numbers import BrokerId
 from ha_sidecar.address import AddressError
 from ha_sidecar.commitlog.files import CommitLog, CommitLogUsageError
 from ha_sidecar.commitlog.layout import LogLayoutError
@@ -42,7 +43,7 @@ from ha_sidecar.commitlog.store import (
     write_epochs,
 )
 from ha_sidecar.common.ha_link import DivergedError
-from ha_sidecar.common.identity import IdentityError
+from ha_sidecar.common.identity import NO_ID, IdentityError
 from ha_sidecar.common.options import ConfigError, read_file
 from ha_sidecar.companion import config as companion_config
 from ha_sidecar.companion.handover import HandoverError, HandoverResult
@@ -198,8 +199,8 @@ def _outlook(config: seed_config.SeedConfig) -> GroupAnswer:
     raise SeedError(f"no controller answered {config.attempts} times: what this store had been is not known")
 
 
-def _former_id(config: seed_config.SeedConfig) -> int:
-    return _outlook(config).former_id if config.reclaim else 0
+def _former_id(config: seed_config.SeedConfig) -> BrokerId:
+    return _outlook(config).former_id if config.reclaim else NO_ID
 
 
 async def _replicate(config: replica_config.ReplicaConfig, store: ReplicaStore) -> None:

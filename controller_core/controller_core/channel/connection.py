@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
         return len(self._calls)
 
     def on_closed(self, callback: ClosedCallback) -> None:
-        """Call `callback(connection, reason)` once when the connection has ended, at once if it has already."""
+        """Call `callback(connection, reason)` once when the connection ends, at once if it has ended."""
         if self._closed.done():
             callback(self, self._closed.result())
         else:

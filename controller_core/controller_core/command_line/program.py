@@ -1,7 +1,7 @@
 """The parser of a program and the way in which it ends.
 
-Exit status: 0 done, 1 failed, 2 misused. An error is one line on standard error, `program: message`. A program
-may give numbers from 3 on a meaning of its own.
+Exit status: 0 done, 1 failed, 2 misused. An error is one line on standard error, `program: message`. A
+program may give numbers from 3 on a meaning of its own.
 
 Never here: what a command does, or which errors of its work exist.
 """

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from controller_core.groups.commands import ApplyBrokerId, RegisterBroker, Stamp
 from controller_core.groups.group import FIRST_BROKER_ID, Change, EpochFloor, Group, Replica, group_ext
 from controller_core.groups.history import EventKind, Fact
-from controller_core.groups.keys import GroupKey
+from controller_core.groups.keys import BrokerId, GroupKey
 from controller_core.groups.replies import GroupReply
 from controller_core.remoting.codes import ResponseCode
 
@@ -35,7 +35,7 @@ Controllers give ids in order, so no broker has one above.
 """
 
 
-def id_problem(group: Group | None, broker_id: int) -> str | None:
+def id_problem(group: Group | None, broker_id: BrokerId) -> str | None:
     """Return why a group must not record an id that it does not have; None if it may.
 
     The next id is always possible, so a claim of `BROKER_ID_MAX` does not exhaust the ids. A claim (1013) is
@@ -82,7 +82,7 @@ def apply_broker_id(group: Group | None, key: GroupKey, floor: EpochFloor, comma
 
 
 def registered_group(
-    group: Group | None, cluster: str, broker_name: str, broker_id: int
+    group: Group | None, cluster: str, broker_name: str, broker_id: BrokerId
 ) -> Group | GroupReply:
     """Return the group if it has this id, else the answer (2010) that names the missing group or id."""
     if group is not None and broker_id in group.replicas:
@@ -150,6 +150,6 @@ def _new_group(key: GroupKey, floor: EpochFloor) -> Group:
     return Group(key, master_epoch=floor.master_epoch, set_epoch=floor.set_epoch)
 
 
-def _registered(group: Group, broker_id: int, replica: Replica, stamp: Stamp) -> Fact:
+def _registered(group: Group, broker_id: BrokerId, replica: Replica, stamp: Stamp) -> Fact:
     attrs = {"address": replica.address, "electable": str(replica.electable).lower()}
     return Fact(EventKind.BROKER_REGISTERED, stamp, broker_id, group.master_epoch, attrs)

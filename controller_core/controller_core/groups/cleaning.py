@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from controller_core.groups.commands import Cause, CleanBrokerData
 from controller_core.groups.group import Change, Group, lost_master
 from controller_core.groups.history import EventKind, Fact
-from controller_core.groups.keys import MasterEpoch, SetEpoch, comma_list
+from controller_core.groups.keys import BrokerId, MasterEpoch, SetEpoch, comma_list
 from controller_core.groups.policy import is_electable
 from controller_core.groups.replies import GroupReply
 from controller_core.remoting.codes import ResponseCode
@@ -57,13 +57,14 @@ def clean_broker_data(group: Group | None, command: CleanBrokerData) -> Change:
         return Change(GroupReply(ResponseCode.SUCCESS), forget=True, facts=(fact,))
     if not _leaves_electable(group, ids):
         return _refuse(
-            f"Broker {command.broker_name} would keep replicas of which none could become master: among the ids "
-            f"{comma_list(ids)} is the last electable member of the syncStateSet {comma_list(group.sync_state_set)}"
+            f"Broker {command.broker_name} would keep replicas of which none could become master: "
+            f"among the ids {comma_list(ids)} is the last electable member "
+            f"of the syncStateSet {comma_list(group.sync_state_set)}"
         )
     return _clean_some(group, ids, command)
 
 
-def _liveness_refusal(group: Group | None, ids: tuple[int, ...], command: CleanBrokerData) -> str | None:
+def _liveness_refusal(group: Group | None, ids: tuple[BrokerId, ...], command: CleanBrokerData) -> str | None:
     """Return why the request is refused, None if it is not: members that may live are not forgotten.
 
     The order is RocketMQ's.
@@ -71,8 +72,8 @@ def _liveness_refusal(group: Group | None, ids: tuple[int, ...], command: CleanB
     name = command.broker_name
     if command.clean_living and ids:
         return (
-            f"Cleaning living brokers of {name} forgets the whole broker-set, and cannot be limited to the ids "
-            f"{command.ids_text}: leave out one of the two options"
+            f"Cleaning living brokers of {name} forgets the whole broker-set, and cannot be limited to "
+            f"the ids {command.ids_text}: leave out one of the two options"
         )
     if not command.clean_living:
         if not ids and group is not None and group.master_id is not None:
@@ -84,14 +85,14 @@ def _liveness_refusal(group: Group | None, ids: tuple[int, ...], command: CleanB
     return None
 
 
-def _leaves_electable(group: Group, ids: tuple[int, ...]) -> bool:
+def _leaves_electable(group: Group, ids: tuple[BrokerId, ...]) -> bool:
     kept = [member for member in group.sync_state_set if member not in ids]
     if len(kept) == len(group.sync_state_set):
         return True
     return any(is_electable(group, member) for member in kept)
 
 
-def _clean_some(group: Group, ids: tuple[int, ...], command: CleanBrokerData) -> Change:
+def _clean_some(group: Group, ids: tuple[BrokerId, ...], command: CleanBrokerData) -> Change:
     cleaned = tuple(sorted(set(ids) & set(group.replicas)))
     kept_set = tuple(member for member in group.sync_state_set if member not in ids)
     master_cleaned = group.master_id in cleaned
@@ -117,17 +118,17 @@ def _clean_some(group: Group, ids: tuple[int, ...], command: CleanBrokerData) ->
     )
 
 
-def _parse_ids(text: str) -> tuple[int, ...]:
+def _parse_ids(text: str) -> tuple[BrokerId, ...]:
     parts = text.split(";")
     while parts and not parts[-1]:
         parts.pop()  # as Java's split does
     for part in parts:
         if not _JAVA_LONG.fullmatch(part):
             raise _IdsFormatError(f'java.lang.NumberFormatException: For input string: "{part}"')
-    return tuple(sorted({int(part) for part in parts}))
+    return tuple(sorted({BrokerId(int(part)) for part in parts}))
 
 
-def _attrs(cleaned: tuple[int, ...], *, whole: bool) -> dict[str, str]:
+def _attrs(cleaned: tuple[BrokerId, ...], *, whole: bool) -> dict[str, str]:
     return {"cleaned": comma_list(cleaned), "whole_group": str(whole).lower()}
 
 

@@ -8,10 +8,10 @@ same result.
 On the log a command is one version byte and a msgpack map with its kind under `kind`. Whatever does not
 decode is of one of two sorts, which follow from the bytes alone:
 
-    a version byte up to `VERSION_RESERVED_MAX`, or an unknown kind,   a later release wrote it and applies it:
-    field or cause in an otherwise readable map                        `NewerCommandError`, and the node stops
-    more than `COMMAND_BYTES_MAX` bytes, another first byte, not a     no release applies it: `CommandDecodeError`,
-    map, a known field of a wrong type or out of its range             and every node passes over it
+    a version byte up to `VERSION_RESERVED_MAX`, or an unknown kind,  a later release wrote it and applies it:
+    field or cause in an otherwise readable map                       `NewerCommandError`, and the node stops
+    more than `COMMAND_BYTES_MAX` bytes, another first byte, not a    no release does: `CommandDecodeError`,
+    map, a known field of a wrong type or out of its range            and every node passes over it
 
 So a release that adds a kind, a field or a cause stops older nodes, which then need an upgrade. A release
 that changes which commands can be decoded or applied in any other way must raise `COMMAND_VERSION`.
@@ -21,13 +21,17 @@ This module knows no rule: what a command does is in `broker_ids`, `sync_state`,
 """
 
 from enum import StrEnum
-from typing import get_args
+from typing import Annotated, get_args
 
 import msgspec
 
 from controller_core.groups.errors import CommandDecodeError, CommandTooLargeError, NewerCommandError
-from controller_core.groups.keys import MasterEpoch
-from controller_core.remoting.header import JavaInt, JavaLong
+from controller_core.groups.keys import BrokerId, LogOffset, MasterEpoch
+from controller_core.remoting.header import JAVA_LONG_MAX, JavaInt
+
+_LONG = msgspec.Meta(ge=-JAVA_LONG_MAX - 1, le=JAVA_LONG_MAX)
+JavaBrokerId = Annotated[BrokerId, _LONG]
+JavaOffset = Annotated[LogOffset, _LONG]
 
 COMMAND_VERSION = 1
 VERSION_RESERVED_MAX = 31
@@ -39,7 +43,7 @@ COMMAND_BYTES_MAX = 1 << 20
 DEFAULT_HEARTBEAT_TIMEOUT_MS = 10_000
 DEFAULT_ELECTION_PRIORITY = (1 << 31) - 1
 UNKNOWN_EPOCH = -1
-UNKNOWN_OFFSET = -1
+UNKNOWN_OFFSET = LogOffset(-1)
 
 
 class Cause(StrEnum):
@@ -69,9 +73,9 @@ class LiveBroker(msgspec.Struct, frozen=True):
         priority: lower wins, after epoch and offset.
     """
 
-    id: JavaLong
+    id: JavaBrokerId
     epoch: JavaInt = UNKNOWN_EPOCH
-    max_offset: JavaLong = UNKNOWN_OFFSET
+    max_offset: JavaOffset = UNKNOWN_OFFSET
     priority: JavaInt = DEFAULT_ELECTION_PRIORITY
 
 
@@ -84,10 +88,10 @@ class MemberLog(msgspec.Struct, frozen=True):
         max_offset: the end of the commit log in bytes.
     """
 
-    id: JavaLong
+    id: JavaBrokerId
     last_epoch: JavaInt
     written_epoch: JavaInt
-    max_offset: JavaLong
+    max_offset: JavaOffset
 
 
 class Suspicion(msgspec.Struct, frozen=True):
@@ -96,7 +100,7 @@ class Suspicion(msgspec.Struct, frozen=True):
     The epoch makes a repetition harmless: once it has moved on, this suspicion has been dealt with.
     """
 
-    master_id: int
+    master_id: BrokerId
     master_epoch: MasterEpoch
     suspected: Stamp
     last_heartbeat_ns: int | None = None
@@ -133,7 +137,7 @@ class ApplyBrokerId(Command, frozen=True, kw_only=True, tag="ApplyBrokerId"):
         log_replica: the id belongs to a log replica, which is never elected.
     """
 
-    broker_id: JavaLong
+    broker_id: JavaBrokerId
     check_code: str
     log_replica: bool = False
 
@@ -147,10 +151,10 @@ class RegisterBroker(Command, frozen=True, kw_only=True, tag="RegisterBroker"):
         take_up: record an id that is unknown here; earlier controllers gave it to the broker.
     """
 
-    broker_id: JavaLong
+    broker_id: JavaBrokerId
     address: str
     log_replica: bool = False
-    alive: tuple[JavaLong, ...] = ()
+    alive: tuple[JavaBrokerId, ...] = ()
     take_up: bool = False
 
 
@@ -163,11 +167,11 @@ class AlterSyncStateSet(Command, frozen=True, kw_only=True, tag="AlterSyncStateS
         alive: ids of the group's members that are alive.
     """
 
-    master_id: JavaLong
+    master_id: JavaBrokerId
     master_epoch: JavaInt
-    members: tuple[JavaLong, ...]
+    members: tuple[JavaBrokerId, ...]
     set_epoch: JavaInt
-    alive: tuple[JavaLong, ...]
+    alive: tuple[JavaBrokerId, ...]
 
 
 class ElectMaster(Command, frozen=True, kw_only=True, tag="ElectMaster"):
@@ -187,7 +191,7 @@ class ElectMaster(Command, frozen=True, kw_only=True, tag="ElectMaster"):
         logs: before a first election, the logs of the members that answered; empty for any other.
     """
 
-    requester_id: JavaLong | None = None
+    requester_id: JavaBrokerId | None = None
     designate: bool = False
     cause: Cause
     alive: tuple[LiveBroker, ...]
@@ -195,7 +199,7 @@ class ElectMaster(Command, frozen=True, kw_only=True, tag="ElectMaster"):
     suspicion: Suspicion | None = None
     replaced_epoch: int | None = None
     told_epoch: JavaInt = 0
-    acting_id: JavaLong | None = None
+    acting_id: JavaBrokerId | None = None
     logs: tuple[MemberLog, ...] = ()
 
 
@@ -210,7 +214,7 @@ class CleanBrokerData(Command, frozen=True, kw_only=True, tag="CleanBrokerData")
 
     ids_text: str = ""
     clean_living: bool = False
-    alive: tuple[int, ...] = ()
+    alive: tuple[BrokerId, ...] = ()
 
 
 class RecordFailoverTimes(Command, frozen=True, kw_only=True, tag="RecordFailoverTimes"):
@@ -240,7 +244,7 @@ class RaiseWriteGuard(Command, frozen=True, kw_only=True, tag="RaiseWriteGuard")
         min_in_sync_replicas: its setting before, which it gets back.
     """
 
-    master_id: int
+    master_id: BrokerId
     master_epoch: MasterEpoch
     min_in_sync_replicas: int
 
@@ -248,7 +252,7 @@ class RaiseWriteGuard(Command, frozen=True, kw_only=True, tag="RaiseWriteGuard")
 class LiftWriteGuard(Command, frozen=True, kw_only=True, tag="LiftWriteGuard"):
     """Note that a member has its setting back."""
 
-    broker_id: int
+    broker_id: BrokerId
 
 
 AnyCommand = (

@@ -1,12 +1,13 @@
 """What an election does to a group (1002, and the leader's own decision when a master dies).
 
     a suspicion of a master or epoch that has changed,
-    or a guarded election of an epoch that has ended       ->  keep: 2011 with a master, 2004 without; no change
+    or a guarded election of an epoch that has ended       ->  keep: 2011 with a master, 2004 without
     a group that never had a master, members with a past   ->  see `first_elections`
     another group that never had a master                  ->  the requester, if registered, alive, electable
     otherwise the policy (see `policy`) chooses:
       the recorded master                                  ->  keep: 2011; no change
-      another member                                       ->  0: master, higher epoch, set := {winner}, set epoch + 1
+      another member                                       ->  0: master, higher epoch, set := {winner},
+                                                               set epoch + 1
       no winner, a broker or a person asked                ->  2012; no change of master or epoch
       no winner, the controller asked, with a master       ->  2004: master := none, epoch + 1; the set stays
       no winner, the controller asked, without a master    ->  2004; no change of epoch
@@ -38,6 +39,7 @@ from controller_core.groups.first_elections import (
     next_set_epoch,
 )
 from controller_core.groups.group import Change, Group, lost_master
+from controller_core.groups.keys import BrokerId
 from controller_core.groups.policy import elect, is_electable
 from controller_core.groups.replies import ElectionView, GroupReply, RoleNotice
 from controller_core.remoting.codes import ResponseCode
@@ -60,8 +62,10 @@ _EXPLAINED: Final = {
     # RocketMQ knows neither log replicas nor this wait, so its remarks do not cover them.
     FailureReason.NO_ELECTABLE_REPLICA: "",
     FailureReason.DESIGNATED_NOT_ELECTABLE: "",
-    FailureReason.WAITING_FOR_MEMBERS: ", the logs are of an earlier life of this group: start all members, or designate one",
-    FailureReason.LOG_REPLICA_AHEAD: ", a log replica holds more than every broker: start the last master, or designate a broker",
+    FailureReason.WAITING_FOR_MEMBERS: ", the logs are of an earlier life of this group: "
+    "start all members, or designate one",
+    FailureReason.LOG_REPLICA_AHEAD: ", a log replica holds more than every broker: "
+    "start the last master, or designate a broker",
 }
 """Reasons that a refusal names, and what more it says."""
 
@@ -118,7 +122,9 @@ def _is_stale(group: Group, command: ElectMaster) -> bool:
     )
 
 
-def _winner(group: Group, command: ElectMaster, alive: dict[int, LiveBroker], *, first: bool) -> int | None:
+def _winner(
+    group: Group, command: ElectMaster, alive: dict[BrokerId, LiveBroker], *, first: bool
+) -> BrokerId | None:
     if first and command.requester_id is not None:
         # No log is ahead of another before the first master, so the first broker that asks wins.
         asked = command.requester_id
@@ -128,8 +134,8 @@ def _winner(group: Group, command: ElectMaster, alive: dict[int, LiveBroker], *,
 
 
 def _winner_with_a_past(
-    group: Group, command: ElectMaster, alive: dict[int, LiveBroker]
-) -> int | FailureReason | None:
+    group: Group, command: ElectMaster, alive: dict[BrokerId, LiveBroker]
+) -> BrokerId | FailureReason | None:
     if command.requester_id is not None:
         return FailureReason.WAITING_FOR_MEMBERS
     winner = longest_log(group, command, alive)
@@ -138,7 +144,7 @@ def _winner_with_a_past(
     return None if winner is None else winner.id
 
 
-def _take(group: Group, command: ElectMaster, winner: int, index: int, term: int) -> Change:
+def _take(group: Group, command: ElectMaster, winner: BrokerId, index: int, term: int) -> Change:
     after = replace(
         group,
         master_id=winner,
@@ -157,7 +163,7 @@ def _take(group: Group, command: ElectMaster, winner: int, index: int, term: int
     return Change(reply, after, facts=facts, notices=_notices(after, winner, command), failovers=(record,))
 
 
-def _preceding(group: Group, winner: int) -> tuple[int, ...]:
+def _preceding(group: Group, winner: BrokerId) -> tuple[BrokerId, ...]:
     """Return the members that hold every message acknowledged before `winner` was elected.
 
     Empty if `winner` was not in the set.
@@ -189,7 +195,7 @@ def _fail(group: Group, command: ElectMaster, reason: FailureReason) -> Change:
 
 
 def _failure_reason(
-    group: Group, command: ElectMaster, alive: dict[int, LiveBroker], *, first: bool
+    group: Group, command: ElectMaster, alive: dict[BrokerId, LiveBroker], *, first: bool
 ) -> FailureReason:
     asked = command.requester_id
     if command.designate and asked is not None:
@@ -214,7 +220,7 @@ def _keep_reply(group: Group) -> GroupReply:
     return GroupReply(ResponseCode.CONTROLLER_MASTER_STILL_EXIST, group.master_ext(), remark, body)
 
 
-def _nobody_reply(requester_id: int | None, reason: FailureReason | None) -> GroupReply:
+def _nobody_reply(requester_id: BrokerId | None, reason: FailureReason | None) -> GroupReply:
     if requester_id is None:
         code = ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE
         remark = "Old master has down and failed to elect a new broker master"
@@ -230,7 +236,7 @@ def _not_registered(remark: str) -> Change:
     return Change(GroupReply(ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, {}, remark))
 
 
-def _notices(group: Group, winner: int, command: ElectMaster) -> tuple[RoleNotice, ...]:
+def _notices(group: Group, winner: BrokerId, command: ElectMaster) -> tuple[RoleNotice, ...]:
     """Tell every live member, the new master first: it is the one that clients wait for."""
     live = sorted(
         {broker.id for broker in command.alive} & set(group.replicas),

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from controller_core.groups.commands import ElectMaster, RecordFailoverTimes, Stamp
 from controller_core.groups.group import Change, Group, lost_master
 from controller_core.groups.history import EventKind, Fact, FailoverRecord
-from controller_core.groups.keys import MasterEpoch, comma_list
+from controller_core.groups.keys import BrokerId, MasterEpoch, comma_list
 from controller_core.groups.replies import GroupReply
 from controller_core.remoting.codes import ResponseCode
 
 
 def elected(
-    before: Group, after: Group, winner: int, command: ElectMaster, index: int, term: int
+    before: Group, after: Group, winner: BrokerId, command: ElectMaster, index: int, term: int
 ) -> tuple[FailoverRecord, Fact]:
     """Return the record and the event of an election that `winner` won.
 

@@ -3,7 +3,8 @@
 Such a group does not have a SyncStateSet here, so the controllers do not know which members hold every
 acknowledged message. They compare the members' logs (`member_logs`). The rules:
 
-    no living member tells an epoch                   ->  a new group: the first broker that asks wins (`elections`)
+    no living member tells an epoch                   ->  a new group: the first broker that asks wins
+                                                          (`elections`)
     a broker asks (1002)                              ->  no election: `WaitingForMembers`
     a person designates a member (1002, or HTTP)      ->  that member is elected, if it is alive and electable
     the controller elects, when the wait is over      ->  the acting master wins; without one, the longest log
@@ -41,7 +42,7 @@ from itertools import islice
 
 from controller_core.groups.commands import ElectMaster, LiveBroker
 from controller_core.groups.group import Group
-from controller_core.groups.keys import MasterEpoch, SetEpoch
+from controller_core.groups.keys import BrokerId, LogOffset, MasterEpoch, SetEpoch
 from controller_core.groups.member_logs import compared_logs, rank_of_log
 from controller_core.groups.policy import is_electable
 
@@ -119,22 +120,24 @@ def is_first(group: Group) -> bool:
     return not group.sync_state_set
 
 
-def unheard_ids(group: Group, told: Mapping[int, int]) -> tuple[int, ...]:
-    """Return the ids that must be heard before the first election of a group with a past: the lowest `UNHEARD_IDS_MAX`, ascending.
+def unheard_ids(group: Group, told: Mapping[BrokerId, LogOffset]) -> tuple[BrokerId, ...]:
+    """Return the ids that must be heard before the first election of a group with a past.
 
-    These are registered members that are not alive, or have not told where their log ends. They are also the
-    unregistered ids below the greatest one: controllers give ids in order, so such a member exists, or was
-    removed once.
+    The lowest `UNHEARD_IDS_MAX` of them, ascending. These are registered members that are not alive, or have
+    not told where their log ends. They are also the unregistered ids below the greatest one: controllers give
+    ids in order, so such a member exists, or was removed once.
 
     Args:
         group: it never had a master here.
         told: the end of the log, in bytes, of each living member that told it.
     """
-    ids = range(1, max(group.replicas, default=0) + 1)
+    ids = map(BrokerId, range(1, max(group.replicas, default=0) + 1))
     return tuple(islice((broker_id for broker_id in ids if broker_id not in told), UNHEARD_IDS_MAX))
 
 
-def longest_log(group: Group, command: ElectMaster, alive: Mapping[int, LiveBroker]) -> LiveBroker | None:
+def longest_log(
+    group: Group, command: ElectMaster, alive: Mapping[BrokerId, LiveBroker]
+) -> LiveBroker | None:
     """Return the member that acts as master, else the electable member with the longest log."""
     logs = compared_logs(command, alive)
     candidates = [
@@ -149,7 +152,7 @@ def longest_log(group: Group, command: ElectMaster, alive: Mapping[int, LiveBrok
 
 
 def _acts_in_newest_epoch(
-    group: Group, acting: LiveBroker, command: ElectMaster, alive: Mapping[int, LiveBroker]
+    group: Group, acting: LiveBroker, command: ElectMaster, alive: Mapping[BrokerId, LiveBroker]
 ) -> bool:
     """Say whether no registered member has messages of an epoch above the acting master's last one.
 
@@ -167,7 +170,7 @@ def _acts_in_newest_epoch(
 
 
 def is_log_replica_ahead(
-    group: Group, winner: LiveBroker, command: ElectMaster, alive: Mapping[int, LiveBroker]
+    group: Group, winner: LiveBroker, command: ElectMaster, alive: Mapping[BrokerId, LiveBroker]
 ) -> bool:
     """Say whether a living log replica has a longer log than the winner, or messages of a later epoch.
 

@@ -16,10 +16,10 @@ import msgspec
 
 from controller_core.groups.commands import Cause, Suspicion
 from controller_core.groups.history import Fact, FailoverRecord
-from controller_core.groups.keys import GroupKey, MasterEpoch, SetEpoch
+from controller_core.groups.keys import BrokerId, GroupKey, MasterEpoch, SetEpoch
 from controller_core.groups.replies import ExtValue, GroupReply, RoleNotice, SyncStateSetView
 
-FIRST_BROKER_ID = 1
+FIRST_BROKER_ID = BrokerId(1)
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class LostMaster(msgspec.Struct, frozen=True):
     Kept so that the record of the next one is whole.
     """
 
-    master_id: int
+    master_id: BrokerId
     address: str | None
     epoch: MasterEpoch
     cause: Cause
@@ -72,23 +72,23 @@ class Group(msgspec.Struct, frozen=True):
     """
 
     key: GroupKey
-    next_broker_id: int = FIRST_BROKER_ID
-    replicas: dict[int, Replica] = msgspec.field(default_factory=dict)
-    master_id: int | None = None
+    next_broker_id: BrokerId = FIRST_BROKER_ID
+    replicas: dict[BrokerId, Replica] = msgspec.field(default_factory=dict)
+    master_id: BrokerId | None = None
     master_epoch: MasterEpoch = MasterEpoch(0)
     set_epoch: SetEpoch = SetEpoch(0)
-    sync_state_set: tuple[int, ...] = ()
+    sync_state_set: tuple[BrokerId, ...] = ()
     lost_master: LostMaster | None = None
     failure_reason: str = ""
-    write_guards: dict[int, int] = msgspec.field(default_factory=dict)
-    preceding_set: tuple[int, ...] = ()
+    write_guards: dict[BrokerId, int] = msgspec.field(default_factory=dict)
+    preceding_set: tuple[BrokerId, ...] = ()
 
     @property
     def master_address(self) -> str | None:
         """Where the recorded master listens; None without a master."""
         return None if self.master_id is None else self.address(self.master_id)
 
-    def address(self, broker_id: int) -> str | None:
+    def address(self, broker_id: BrokerId) -> str | None:
         """The address at which a member listens; None for an unclaimed id."""
         replica = self.replicas.get(broker_id)
         return None if replica is None else replica.address

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from controller_core.groups.commands import Cause, Stamp
-from controller_core.groups.keys import GroupKey, MasterEpoch, correlation_id
+from controller_core.groups.keys import BrokerId, GroupKey, MasterEpoch, correlation_id
 
 EVENTS_MAX = 10_000
 FAILOVERS_MAX = 1_000
@@ -66,7 +66,7 @@ class Event(msgspec.Struct, frozen=True):
     kind: EventKind
     cluster: str
     group: str
-    broker_id: int | None
+    broker_id: BrokerId | None
     epoch: MasterEpoch | None
     term: int | None
     index: int | None
@@ -81,7 +81,7 @@ class Fact(msgspec.Struct, frozen=True):
 
     kind: EventKind
     stamp: Stamp
-    broker_id: int | None
+    broker_id: BrokerId | None
     epoch: MasterEpoch
     attrs: dict[str, str]
     correlation_epoch: MasterEpoch | None = None
@@ -104,14 +104,14 @@ class FailoverRecord(msgspec.Struct, frozen=True):
     trigger: Cause
     term: int
     index: int
-    old_master_id: int | None
+    old_master_id: BrokerId | None
     old_master_address: str | None
     old_epoch: MasterEpoch
-    new_master_id: int
+    new_master_id: BrokerId
     new_master_address: str
     new_epoch: MasterEpoch
-    sync_state_set_before: tuple[int, ...]
-    sync_state_set_after: tuple[int, ...]
+    sync_state_set_before: tuple[BrokerId, ...]
+    sync_state_set_after: tuple[BrokerId, ...]
     unclean: bool
     last_heartbeat_ns: int | None
     suspected_ns: int | None

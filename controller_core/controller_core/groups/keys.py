@@ -1,11 +1,20 @@
 """How groups and replicas are named: values that may be dictionary keys and sort the same on every node."""
 
-from typing import NamedTuple, NewType
+from collections.abc import Iterable
+from typing import NamedTuple
 
-MasterEpoch = NewType("MasterEpoch", int)
-"""Grows with every change of master of a group; 0 before the first. Neither a Raft term nor a `SetEpoch`."""
-SetEpoch = NewType("SetEpoch", int)
-"""Version of the SyncStateSet of a group."""
+from controller_core.remoting.numbers import BrokerId, LogOffset, MasterEpoch, SetEpoch
+
+__all__ = (
+    "BrokerId",
+    "GroupKey",
+    "LogOffset",
+    "MasterEpoch",
+    "ReplicaKey",
+    "SetEpoch",
+    "comma_list",
+    "correlation_id",
+)
 
 
 class GroupKey(NamedTuple):
@@ -27,7 +36,7 @@ class ReplicaKey(NamedTuple):
 
     cluster: str
     broker_name: str
-    broker_id: int
+    broker_id: BrokerId
 
     @property
     def group(self) -> GroupKey:
@@ -43,6 +52,6 @@ def correlation_id(key: GroupKey, master_epoch: MasterEpoch) -> str:
     return f"{key.cluster}/{key.broker_name}/{master_epoch}"
 
 
-def comma_list(ids: tuple[int, ...]) -> str:
+def comma_list(ids: Iterable[BrokerId]) -> str:
     """Write broker ids as events carry them: `1,2,3`, empty for none."""
     return ",".join(str(broker_id) for broker_id in ids)

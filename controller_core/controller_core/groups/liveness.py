@@ -39,7 +39,7 @@ from controller_core.groups.commands import (
     Cause,
     LiveBroker,
 )
-from controller_core.groups.keys import GroupKey, ReplicaKey
+from controller_core.groups.keys import BrokerId, GroupKey, LogOffset, ReplicaKey
 
 LIVE_BROKERS_MAX = 100_000
 """More members than this are not taken up: a peer can invent names without end, and each costs memory."""
@@ -81,8 +81,8 @@ class LiveEntry:
     timeout_ms: int = DEFAULT_HEARTBEAT_TIMEOUT_MS
     address: str = ""
     epoch: int = UNKNOWN_EPOCH
-    max_offset: int = UNKNOWN_OFFSET
-    confirm_offset: int = UNKNOWN_OFFSET
+    max_offset: LogOffset = UNKNOWN_OFFSET
+    confirm_offset: LogOffset = UNKNOWN_OFFSET
     priority: int = DEFAULT_ELECTION_PRIORITY
     starting_until_ms: int = 0
     deadline_ms: int = 0
@@ -125,8 +125,8 @@ class LivenessTable:
         *,
         timeout_ms: int | None = None,
         epoch: int | None = None,
-        max_offset: int | None = None,
-        confirm_offset: int | None = None,
+        max_offset: LogOffset | None = None,
+        confirm_offset: LogOffset | None = None,
         priority: int | None = None,
         address: str = "",
     ) -> bool:
@@ -320,7 +320,7 @@ class LivenessTable:
         """Tell whether a member is in the table."""
         return key in self._members
 
-    def alive(self, key: GroupKey, ids: Iterable[int] | None = None) -> tuple[LiveBroker, ...]:
+    def alive(self, key: GroupKey, ids: Iterable[BrokerId] | None = None) -> tuple[LiveBroker, ...]:
         """Return a group's living members as commands carry them, by ascending id.
 
         With `ids`, only those: whoever decides gives the registered ids, since anybody may beat in any other

@@ -12,15 +12,16 @@ ending at offset 100 when it begins; a list is `epoch:start`:
     A takes messages up to offset 150                     A {1:0, 2:100} to 150
 
 A does not add epoch 4, because a broker refuses an epoch that starts where its last one starts; its messages
-of epoch 4 lie under 2. B's heartbeat tells 3, that of A tells 2. If the controllers lose their stores now, the
-heartbeats put B first, and A would be cut to 100. The lists tell the truth: B's last epoch with messages is 1.
-(A slave of B drops 2:100 in the handshake. So an election from the SyncStateSet alone does not lead here.)
+of epoch 4 lie under 2. B's heartbeat tells 3, that of A tells 2. If the controllers lose their stores now,
+the heartbeats put B first, and A would be cut to 100. The lists tell the truth: B's last epoch with messages
+is 1. (A slave of B drops 2:100 in the handshake. So an election from the SyncStateSet alone does not lead
+here.)
 
 An epoch ends where the next one starts, and the last one ends at the end of the log. The ends that the list
 itself carries are not used: a broker that truncated its list keeps an old end in memory.
 
-A member without a list (`server.masters.member_logs`) is compared by its last heartbeat, whose epoch counts as
-one with messages: nearly always it is, and a master that wrote in it must not lose to an older log.
+A member without a list (`server.masters.member_logs`) is compared by its last heartbeat, whose epoch counts
+as one with messages: nearly always it is, and a master that wrote in it must not lose to an older log.
 
 Source: EpochFileCache.appendEntry, truncateSuffixByOffset, AutoSwitchHAService.changeToMaster,
 AutoSwitchHAClient.doTruncate of 5.3.3 and 5.5.0.
@@ -29,9 +30,10 @@ AutoSwitchHAClient.doTruncate of 5.3.3 and 5.5.0.
 from collections.abc import Iterable, Mapping
 
 from controller_core.groups.commands import UNKNOWN_EPOCH, ElectMaster, LiveBroker, MemberLog
+from controller_core.groups.keys import BrokerId, LogOffset
 
 
-def log_of_list(broker_id: int, starts: Iterable[tuple[int, int]], max_offset: int) -> MemberLog:
+def log_of_list(broker_id: BrokerId, starts: Iterable[tuple[int, int]], max_offset: LogOffset) -> MemberLog:
     """Return what a list of epochs says of a log.
 
     Args:
@@ -46,7 +48,7 @@ def log_of_list(broker_id: int, starts: Iterable[tuple[int, int]], max_offset: i
     return MemberLog(broker_id, last_epoch, written[-1] if written else UNKNOWN_EPOCH, max_offset)
 
 
-def compared_logs(command: ElectMaster, alive: Mapping[int, LiveBroker]) -> dict[int, MemberLog]:
+def compared_logs(command: ElectMaster, alive: Mapping[BrokerId, LiveBroker]) -> dict[BrokerId, MemberLog]:
     """Return the log of each living member: by its list, else by its last heartbeat."""
     told = {
         member.id: MemberLog(member.id, member.epoch, member.epoch, member.max_offset)

@@ -21,11 +21,16 @@ from collections.abc import Iterable, Mapping
 
 from controller_core.groups.commands import LiveBroker
 from controller_core.groups.group import Group
+from controller_core.groups.keys import BrokerId
 
 
 def elect(
-    group: Group, alive: Mapping[int, LiveBroker], preferred_id: int | None, *, unclean_allowed: bool
-) -> int | None:
+    group: Group,
+    alive: Mapping[BrokerId, LiveBroker],
+    preferred_id: BrokerId | None,
+    *,
+    unclean_allowed: bool,
+) -> BrokerId | None:
     """Return the id of the new master; None if no member may be master."""
     winner = elect_from(group.sync_state_set, group, alive, preferred_id)
     if winner is None and unclean_allowed:
@@ -34,8 +39,11 @@ def elect(
 
 
 def elect_from(
-    pool: Iterable[int], group: Group, alive: Mapping[int, LiveBroker], preferred_id: int | None
-) -> int | None:
+    pool: Iterable[BrokerId],
+    group: Group,
+    alive: Mapping[BrokerId, LiveBroker],
+    preferred_id: BrokerId | None,
+) -> BrokerId | None:
     """Return the winner within one pool."""
     candidates = [
         alive[broker_id] for broker_id in pool if broker_id in alive and is_electable(group, broker_id)
@@ -48,7 +56,7 @@ def elect_from(
     return min(candidates, key=rank).id if candidates else None
 
 
-def is_electable(group: Group, broker_id: int) -> bool:
+def is_electable(group: Group, broker_id: BrokerId) -> bool:
     """Tell whether an id is registered and no log replica."""
     replica = group.replicas.get(broker_id)
     return replica is not None and replica.electable

@@ -12,7 +12,7 @@ from itertools import count
 from controller_core.groups.broker_ids import registered_group
 from controller_core.groups.errors import AmbiguousGroupError
 from controller_core.groups.group import FIRST_BROKER_ID, Group, group_ext
-from controller_core.groups.keys import GroupKey, ReplicaKey
+from controller_core.groups.keys import BrokerId, GroupKey, ReplicaKey
 from controller_core.groups.replies import GroupReply, GroupSyncStateView, ReplicaView, ambiguous
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.codes import ResponseCode
@@ -34,7 +34,7 @@ def get_next_broker_id(state: GroupsState, cluster: str, broker_name: str) -> Gr
         return ambiguous(error, ext)
     next_id = FIRST_BROKER_ID if group is None else group.next_broker_id
     if group is not None and next_id > JAVA_LONG_MAX:
-        next_id = next(free for free in count(FIRST_BROKER_ID) if free not in group.replicas)
+        next_id = next(free for free in map(BrokerId, count(FIRST_BROKER_ID)) if free not in group.replicas)
     return GroupReply(ResponseCode.SUCCESS, ext | {"nextBrokerId": next_id})
 
 
@@ -87,7 +87,13 @@ def get_sync_state_data(
 
 
 def registered_so(
-    state: GroupsState, *, cluster: str, broker_name: str, broker_id: int, address: str, log_replica: bool
+    state: GroupsState,
+    *,
+    cluster: str,
+    broker_name: str,
+    broker_id: BrokerId,
+    address: str,
+    log_replica: bool,
 ) -> Group | GroupReply | None:
     """Return the group if a 1003 changes nothing, its refusal, or None if it must go through the log."""
     try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from controller_core.groups.errors import AmbiguousGroupError
 from controller_core.groups.history import Event
-from controller_core.groups.keys import GroupKey, MasterEpoch, SetEpoch
+from controller_core.groups.keys import BrokerId, GroupKey, MasterEpoch, SetEpoch
 from controller_core.remoting.codes import ResponseCode
 
 ExtValue = str | int
@@ -20,7 +20,7 @@ ExtValue = str | int
 class SyncStateSetView:
     """The body of 1001, 1003, 1004 and 1008: the set, ascending, and its epoch."""
 
-    members: tuple[int, ...]
+    members: tuple[BrokerId, ...]
     epoch: SetEpoch
 
 
@@ -32,8 +32,8 @@ class ElectionView:
     """
 
     key: GroupKey
-    sync_state_set: tuple[int, ...]
-    addresses: Mapping[int, str] | None
+    sync_state_set: tuple[BrokerId, ...]
+    addresses: Mapping[BrokerId, str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class ReplicaView:
     """
 
     broker_name: str
-    broker_id: int
+    broker_id: BrokerId
     address: str
     alive: bool
     log_replica: bool = False
@@ -59,13 +59,13 @@ class GroupSyncStateView:
     """
 
     key: GroupKey
-    master_id: int | None
+    master_id: BrokerId | None
     master_address: str | None
     master_epoch: MasterEpoch
     set_epoch: SetEpoch
     in_sync: tuple[ReplicaView, ...]
     not_in_sync: tuple[ReplicaView, ...]
-    preceding_set: tuple[int, ...] = ()
+    preceding_set: tuple[BrokerId, ...] = ()
 
 
 Body = SyncStateSetView | ElectionView | tuple[GroupSyncStateView, ...] | None
@@ -89,13 +89,13 @@ class RoleNotice:
     """
 
     key: GroupKey
-    broker_id: int
+    broker_id: BrokerId
     address: str
-    master_id: int
+    master_id: BrokerId
     master_address: str
     master_epoch: MasterEpoch
     set_epoch: SetEpoch
-    sync_state_set: tuple[int, ...]
+    sync_state_set: tuple[BrokerId, ...]
 
 
 @dataclass(frozen=True, slots=True)

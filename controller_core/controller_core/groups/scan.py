@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from controller_core.groups.commands import DEFAULT_HEARTBEAT_TIMEOUT_MS, Cause
 from controller_core.groups.group import Group
-from controller_core.groups.keys import GroupKey, MasterEpoch, ReplicaKey
+from controller_core.groups.keys import BrokerId, GroupKey, MasterEpoch, ReplicaKey
 from controller_core.groups.liveness import Death, LivenessTable
 from controller_core.groups.policy import elect
 from controller_core.groups.state import GroupsState
@@ -38,7 +38,7 @@ class ElectionNeed:
     """
 
     key: GroupKey
-    master_id: int | None
+    master_id: BrokerId | None
     master_epoch: MasterEpoch
     cause: Cause
     death: Death | None
@@ -97,9 +97,9 @@ def must_hold_request(
     listening_since_ms: int,
     hold_ms: int = DEFAULT_HEARTBEAT_TIMEOUT_MS,
 ) -> bool:
-    """Return whether a broker's own 1002 must be refused for now: its master may live without a heartbeat yet.
+    """Return whether a broker's own 1002 must be refused for now.
 
-    A person's designation is never held.
+    Its master may live without a heartbeat yet. A person's designation is never held.
     """
     if group.master_id is None:
         return False

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from controller_core.groups.commands import AlterSyncStateSet
 from controller_core.groups.group import Change, Group
 from controller_core.groups.history import EventKind, Fact
-from controller_core.groups.keys import SetEpoch, comma_list
+from controller_core.groups.keys import BrokerId, SetEpoch, comma_list
 from controller_core.groups.replies import GroupReply
 from controller_core.remoting.codes import ResponseCode
 
@@ -41,7 +41,7 @@ def alter_sync_state_set(group: Group | None, command: AlterSyncStateSet) -> Cha
     return Change(reply, after, facts=(fact,))
 
 
-def _fence(group: Group, wanted: tuple[int, ...], command: AlterSyncStateSet) -> Change | None:
+def _fence(group: Group, wanted: tuple[BrokerId, ...], command: AlterSyncStateSet) -> Change | None:
     if wanted == group.sync_state_set:
         remark = "The newSyncStateSet is equal with oldSyncStateSet, no needed to update syncStateSet"
         return _refuse(ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED, remark)
@@ -50,15 +50,17 @@ def _fence(group: Group, wanted: tuple[int, ...], command: AlterSyncStateSet) ->
         remark = f"{_REJECTING} the current leader is:{{{current}}}, not {{{command.master_id}}}"
         return _refuse(ResponseCode.CONTROLLER_INVALID_MASTER, remark)
     if group.master_epoch != command.master_epoch:
-        remark = f"{_REJECTING} the current master epoch is:{{{group.master_epoch}}}, not {{{command.master_epoch}}}"
+        epochs = f"{{{group.master_epoch}}}, not {{{command.master_epoch}}}"
+        remark = f"{_REJECTING} the current master epoch is:{epochs}"
         return _refuse(ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, remark)
     if group.set_epoch != command.set_epoch:
-        remark = f"{_REJECTING} the current syncStateSet epoch is:{{{group.set_epoch}}}, not {{{command.set_epoch}}}"
+        epochs = f"{{{group.set_epoch}}}, not {{{command.set_epoch}}}"
+        remark = f"{_REJECTING} the current syncStateSet epoch is:{epochs}"
         return _refuse(ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH, remark)
     return None
 
 
-def _unfit_member(group: Group, wanted: tuple[int, ...], command: AlterSyncStateSet) -> Change | None:
+def _unfit_member(group: Group, wanted: tuple[BrokerId, ...], command: AlterSyncStateSet) -> Change | None:
     for member in wanted:
         if member not in group.replicas:
             remark = f"{_REJECTING} the replicas {{{member}}} don't exist"

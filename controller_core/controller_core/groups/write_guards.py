@@ -6,7 +6,7 @@ through crashes and restarts. So the leader records the guard with the earlier s
 broker, and removes the record after it restored the setting; a leader that finds a guard it does not know of
 sets it back (`server.masters.write_guard`).
 
-    raise, of the recorded master in its epoch     ->  noted; an earlier noted setting stays, as it is the original
+    raise, of the recorded master in its epoch     ->  noted; a setting that is noted already stays
     raise, of anybody else, or in another epoch    ->  refused: 2002 or 2000, as 1001 is
     lift                                           ->  struck off; if none is noted, nothing
 """
@@ -26,7 +26,8 @@ def raise_write_guard(group: Group | None, command: RaiseWriteGuard) -> Change:
         remark = f"Writes of {command.master_id} are not stopped: it is not master of {command.broker_name}"
         return Change(GroupReply(ResponseCode.CONTROLLER_INVALID_MASTER, None, remark))
     if group.master_epoch != command.master_epoch:
-        remark = f"Writes of {command.master_id} are not stopped: its epoch is {group.master_epoch}, not {command.master_epoch}"
+        why = f"its epoch is {group.master_epoch}, not {command.master_epoch}"
+        remark = f"Writes of {command.master_id} are not stopped: {why}"
         return Change(GroupReply(ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, None, remark))
     if command.master_id in group.write_guards:
         return Change(GroupReply(ResponseCode.SUCCESS))

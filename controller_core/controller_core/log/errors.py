@@ -57,11 +57,11 @@ class LogBoundsError(LogCorruptError):
     def __init__(self, path: str, offset: int, what: str, value: int, value_max: int) -> None:
         super().__init__(path, offset, f"a {what} of at most {value_max}", str(value))
         self.args = (
-            f"{path} holds {what} {value} at byte {offset}, expected at most {value_max}: only a message that no "
-            "controller sends leads to it. Do not edit the file. If most of the other controllers are well: "
-            "stop this one, move its directory away, start it, then `controller-core members remove` and "
-            "`members add` it; if not, restore the directories of a majority from a backup "
-            "(docs/reference/controllers.md)",
+            f"{path} holds {what} {value} at byte {offset}, expected at most {value_max}: only a message "
+            "that no controller sends leads to it. Do not edit the file. "
+            "If most of the other controllers are well: stop this one, move its directory away, "
+            "start it, then `controller-core members remove` and `members add` it; "
+            "if not, restore the directories of a majority from a backup (docs/reference/controllers.md)",
         )
         self.value = value
         self.value_max = value_max

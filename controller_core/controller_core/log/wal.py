@@ -173,7 +173,7 @@ def encode_reset(snapshot: Snapshot, previous: int) -> tuple[bytes, int]:
 def _start_segment(
     files: Files, directory: Path, owner: str, sequence: int, tail: Tail
 ) -> tuple[Segment, Tail]:
-    """Put a new segment in place, with its head and the hard state, so that it does not need older segments."""
+    """Put a new segment in place, whose head and hard state make older segments unnecessary."""
     head, checksum = encode_segment_head(
         SegmentHead(FORMAT_VERSION, sequence, owner), tail.checksum, tail.last_index, tail.last_term
     )

@@ -4,8 +4,8 @@ Terms and indices are 64 bits wide in memory and on disk. A number at the end of
 the next election or the next entry, so a node that took one from a peer could never go on, not even after a
 restart. Two kinds of bounds prevent that:
 
-    absolute       the maximum in a peer's message, and, above it, the maximum in a log: we use the room between
-    relative       how far past this node's own number a peer may be: more than any honest history can explain
+    absolute   the maximum in a peer's message, and, above it, the maximum in a log: we use the room between
+    relative   how far past this node's own number a peer may be: more than any honest history can explain
 
 The relative bounds are for histories, not for bursts: a node may come back from a backup, or from a partition
 of months, and its cluster may have done nothing but elect or append in that time. With pre-vote a node that

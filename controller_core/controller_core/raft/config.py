@@ -51,23 +51,24 @@ class Config:
     """Ticks between a leader's heartbeats; at least 1."""
 
     pre_vote: bool = False
-    """Ask whether an election could be won before raising the term, so that a node coming back from a partition does
-    not depose a healthy leader. Source: Raft thesis 9.6."""
+    """Ask whether an election could be won before raising the term, so that a node coming back from a
+    partition does not depose a healthy leader. Source: Raft thesis 9.6."""
 
     check_quorum: bool = False
-    """A leader that has not heard from a quorum for an election timeout steps down, and a node that hears from a leader
-    refuses to vote. Source: Raft thesis 6.2, 4.2.3."""
+    """A leader that has not heard from a quorum for an election timeout steps down, and a node that hears
+    from a leader refuses to vote. Source: Raft thesis 6.2, 4.2.3."""
 
     read_only: ReadOnlyOption = ReadOnlyOption.SAFE
     """How reads are confirmed; LEASE_BASED on all nodes or on none."""
 
     lease_margin_ticks: int = LEASE_MARGIN_TICKS_DEFAULT
-    """How much earlier than a follower's patience a leader's lease ends: two ticks are lost to rounding, the rest is for
-    clocks of different speed. Less than `election_ticks`."""
+    """How much earlier than a follower's patience a leader's lease ends: two ticks are lost to rounding, the
+    rest is for clocks of different speed. Less than `election_ticks`."""
 
     applied: int = 0
-    """Index up to which the caller's state machine has applied the log already: that of the snapshot it started from,
-    which may lie behind the first entry that storage still has. 0 begins with that first entry."""
+    """Index up to which the caller's state machine has applied the log already: that of the snapshot it
+    started from, which may lie behind the first entry that storage still has. 0 begins with that first
+    entry."""
 
     message_bytes_max: int = MESSAGE_BYTES_MAX_DEFAULT
     """Encoded bytes of entries in one append message; one entry always fits. 0 sends entries one by one."""

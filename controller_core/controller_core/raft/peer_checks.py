@@ -7,7 +7,7 @@ the transport counts:
     type       never sent between nodes: a node's own timers and reports, proposals, a request for a transfer
     sender     from this node itself, or from or to no valid id
     term       none, over `TERM_MAX`, or more than `TERM_AHEAD_MAX` past ours
-    index      over `INDEX_MAX`, more than `INDEX_AHEAD_MAX` past our log, or an acknowledgement beyond our log
+    index      over `INDEX_MAX`, more than `INDEX_AHEAD_MAX` past our log, or acknowledged beyond our log
     entries    not consecutive, with terms that decrease or are above the message's, or where none belong
     leader     a snapshot, or a call to campaign, from a node that does not lead us in this term
     snapshot   the membership is not a valid one, or the state would go backwards or cannot be read
@@ -100,7 +100,10 @@ class PeerChecks:
         if message.entries and kind is MessageType.APP:
             _check_entries(message)
         if kind in _FROM_OUR_LEADER and not self._follows(message):
-            text = f"{kind.name} of term {message.term} from node {message.from_}, expected it from the leader that this node follows"
+            text = (
+                f"{kind.name} of term {message.term} from node {message.from_}, "
+                "expected it from the leader that this node follows"
+            )
             raise RefusedMessageError("leader", text)
         if message.snapshot is not None:
             self._check_snapshot(message, message.snapshot)
@@ -166,7 +169,10 @@ class PeerChecks:
         if snapshot.index <= raw.commit_index:
             return  # Late, or repeated: the core answers it with what this node has.
         if snapshot.term < raw.commit_term:
-            text = f"a snapshot of term {snapshot.term} at {snapshot.index}, this node committed an entry of term {raw.commit_term} before"
+            text = (
+                f"a snapshot of term {snapshot.term} at {snapshot.index}, "
+                f"this node committed an entry of term {raw.commit_term} before"
+            )
             raise RefusedMessageError("snapshot", text)
         if problem := membership_problem(snapshot.conf_state) or self._snapshot_problem(snapshot):
             raise RefusedMessageError("snapshot", f"a snapshot at index {snapshot.index}: {problem}")

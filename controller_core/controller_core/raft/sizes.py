@@ -29,7 +29,7 @@ def payload_size_bytes(entries: Iterable[Entry]) -> int:
 
 
 def limit_size(entries: Sequence[Entry], bytes_max: int) -> tuple[Entry, ...]:
-    """Return the longest prefix of at most `bytes_max` encoded bytes, with at least one entry if there is any."""
+    """Return the longest prefix of at most `bytes_max` encoded bytes, but at least the first entry."""
     if len(entries) <= 1 or bytes_max >= UNLIMITED_BYTES:
         return tuple(entries)
     size = 0

@@ -120,7 +120,7 @@ class PullMessageRequestHeader(Header, frozen=True):
 
     @classmethod
     def of_queue(cls, topic: str, queue_id: int, offset: int) -> Self:
-        """Return the header of a pull from a queue offset on, as the self-test consumer, without a long poll."""
+        """Return the header of a pull by the self-test consumer from an offset on, without a long poll."""
         return cls(
             consumer_group=CONSUMER_GROUP,
             topic=topic,

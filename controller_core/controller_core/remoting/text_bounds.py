@@ -86,7 +86,10 @@ def is_control(char: str) -> bool:
 
 
 def one_line(text: str) -> str:
-    r"""Return a text for a terminal: each character that controls or reorders it is written as `\n`, `\x1b` or `\u202e`."""
+    r"""Return a text for a terminal.
+
+    Each character that controls or reorders it is written as `\n`, `\x1b` or `\u202e`.
+    """
     if text.isprintable():
         return text
     return "".join(

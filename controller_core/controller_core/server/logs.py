@@ -1,8 +1,8 @@
 """Structured logs: one JSON object a line on standard error, through the standard library's logging.
 
 Every line has `ts` (UTC, microseconds), `level`, `logger`, `message` and whatever the call bound with
-`extra=bind(...)`; an exception becomes one `exception` field, so that a line is always one record. A text that
-is too long is cut, because strangers send some of them. The cores log nothing; only shells do.
+`extra=bind(...)`; an exception becomes one `exception` field, so that a line is always one record. A text
+that is too long is cut, because strangers send some of them. The cores log nothing; only shells do.
 """
 
 import json

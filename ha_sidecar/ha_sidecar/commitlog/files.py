@@ -25,6 +25,7 @@ import threading
 from collections.abc import Sequence
 from typing import Final, Self
 
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.commitlog.cuts import CutGuard
 from ha_sidecar.commitlog.disk import DiskFile, remove_durably
 from ha_sidecar.commitlog.layout import Layout
@@ -51,7 +52,7 @@ class CommitLog:
     """
 
     def __init__(
-        self, layout: Layout, min_offset: int, max_offset: int, cuts: CutGuard, room: Room | None
+        self, layout: Layout, min_offset: LogOffset, max_offset: LogOffset, cuts: CutGuard, room: Room | None
     ) -> None:
         """Use `open` instead."""
         self.layout: Final = layout
@@ -80,7 +81,7 @@ class CommitLog:
         """
         layout.disk.make_directory(layout.directory)
         end = find_end(layout)
-        log = cls(layout, end.min_offset, end.max_offset, cuts or CutGuard(), room)
+        log = cls(layout, LogOffset(end.min_offset), LogOffset(end.max_offset), cuts or CutGuard(), room)
         log._cut_files(end.max_offset)  # also makes a file whole that a cut-short truncation left behind
         log._sync_files()
         return log, end.stopped_by
@@ -90,7 +91,7 @@ class CommitLog:
         """Say whether the log holds no byte."""
         return self.max_offset == self.min_offset
 
-    def append(self, offset: int, parts: Sequence[memoryview]) -> None:
+    def append(self, offset: LogOffset, parts: Sequence[memoryview]) -> None:
         """Write the parts one after another at `offset`, the log's end; they stay inside one file.
 
         An empty log takes any file's start as its own.
@@ -119,7 +120,7 @@ class CommitLog:
             raise self.room.refused(length, str(error)) from error
         with self._state_lock:
             self._dirty.add(start_offset)
-            self.max_offset = offset + length
+            self.max_offset = LogOffset(offset + length)
 
     def sync(self) -> int:
         """Make everything durable that was written before this call; return the durable end.
@@ -139,7 +140,7 @@ class CommitLog:
             self.synced_offset = written_offset
             return written_offset
 
-    def truncate(self, to_offset: int) -> None:
+    def truncate(self, to_offset: LogOffset) -> None:
         """Cut the log to end at `to_offset`, inside its extent; zeros follow, and all is durable.
 
         Raises:
@@ -167,7 +168,7 @@ class CommitLog:
                 if start_offset + self.layout.file_bytes > offset:
                     break
                 # Readers learn of it first: a reader below the new start is refused before the file is gone.
-                self.min_offset = start_offset + self.layout.file_bytes
+                self.min_offset = LogOffset(start_offset + self.layout.file_bytes)
                 remove_durably(self.layout.path(start_offset), self.layout.disk)
 
     def record_at(self, offset: int) -> Record:

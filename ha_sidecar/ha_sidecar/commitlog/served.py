@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.commitlog.cuts import LogCutError
 from ha_sidecar.commitlog.record_ends import RecordEnds
 from ha_sidecar.commitlog.store import ReplicaStore
@@ -61,7 +62,11 @@ class ServedStore:
                     self._confirm_walk, self._confirmed_offset, min_offset, confirm_offset
                 )
             view = LogView(
-                min_offset, self._end_offset, self._confirmed_offset, self._store.epochs, generation
+                min_offset,
+                LogOffset(self._end_offset),
+                LogOffset(self._confirmed_offset),
+                self._store.epochs,
+                generation,
             )
             if log.cuts.generation != generation or generation % 2:
                 self._walked_generation = -1

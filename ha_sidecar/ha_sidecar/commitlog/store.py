@@ -15,6 +15,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.commitlog.disk import OS_DISK, Disk, remove_durably, write_atomically
 from ha_sidecar.commitlog.files import CommitLog
 from ha_sidecar.commitlog.layout import Layout, LogLayoutError, guess_file_bytes
@@ -156,7 +157,7 @@ class ReplicaStore:
         self.adopt(epochs)
         return epochs
 
-    def cut_torn_record(self) -> int:
+    def cut_torn_record(self) -> LogOffset:
         """End the log at its last whole record, durably; return where that is."""
         end_offset = self._last_record_end()
         if end_offset < self.log.max_offset:
@@ -164,11 +165,12 @@ class ReplicaStore:
         self.log.sync()
         return end_offset
 
-    def _last_record_end(self) -> int:
+    def _last_record_end(self) -> LogOffset:
         log = self.log
         walk = RecordEnds(self._layout, log.record_offset)
         try:
-            return walk.record_end(max(self._layout.start_of(log.max_offset), log.min_offset), log.max_offset)
+            from_offset = max(self._layout.start_of(log.max_offset), log.min_offset)
+            return LogOffset(walk.record_end(from_offset, log.max_offset))
         finally:
             walk.close()
 

@@ -13,6 +13,8 @@ import uuid
 from collections import deque
 from typing import Any, Final
 
+from controller_core.remoting.numbers import BrokerId
+
 EVENTS_MAX: Final = 10_000
 
 
@@ -25,7 +27,7 @@ class EventLog:
         `process` is the process that reads the clock.
         """
         self.clock_id: Final = f"{process}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
-        self.broker_id: int | None = None
+        self.broker_id: BrokerId | None = None
         self._common: Final = {
             "source": "replica",
             "namespace": namespace,

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.commitlog.room import NoRoomError
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.transfer.actions import (
@@ -103,10 +104,10 @@ class LinkObserver(Protocol):
     def on_handshake(self, done: HandshakeDone) -> None:
         """The reply was understood; may write to the disk."""
 
-    def on_truncate(self, from_offset: int, to_offset: int) -> None:
+    def on_truncate(self, from_offset: LogOffset, to_offset: LogOffset) -> None:
         """The log was cut."""
 
-    def on_caught_up(self, offset: int) -> None:
+    def on_caught_up(self, offset: LogOffset) -> None:
         """The log reached what the master had when it answered."""
 
     def on_end(self, end: LinkEnd) -> None:
@@ -269,7 +270,7 @@ class HaLink:
 
     def _carry_out(self, actions: list[Action]) -> LinkEnd | None:
         run: list[memoryview] = []
-        run_offset = next_offset = 0
+        run_offset, next_offset = LogOffset(0), 0
         file_bytes = self._store.log.layout.file_bytes
         for action in actions:
             if isinstance(action, AppendBody):
@@ -288,7 +289,7 @@ class HaLink:
         self._write(run_offset, run)
         return None
 
-    def _write(self, offset: int, run: list[memoryview]) -> None:
+    def _write(self, offset: LogOffset, run: list[memoryview]) -> None:
         if not run:
             return
         with _on_disk():
@@ -320,11 +321,11 @@ class HaLink:
                 raise AssertionError("bodies are written in runs")
         return None
 
-    def _truncate(self, to_offset: int) -> LinkEnd | None:
+    def _truncate(self, to_offset: LogOffset) -> LinkEnd | None:
         with _on_disk():
             return self._truncate_on_disk(to_offset)
 
-    def _truncate_on_disk(self, to_offset: int) -> LinkEnd | None:
+    def _truncate_on_disk(self, to_offset: LogOffset) -> LinkEnd | None:
         log = self._store.log
         if not log.can_cut_at(to_offset):
             detail = f"no record starts at {to_offset} of [{log.min_offset}, {log.max_offset})"

@@ -14,9 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from controller_core.remoting.numbers import BrokerId
 from ha_sidecar.commitlog.disk import remove_durably, write_atomically
 
 IDENTITY_FILE: Final = "brokerIdentity"
+NO_ID: Final = BrokerId(0)
+"""Stands for an id where there is none: controllers give ids from 1 on."""
 TEMPORARY_FILE: Final = "brokerIdentity-temp"
 
 
@@ -28,7 +31,7 @@ class IdentityError(Exception):
 class Application:
     """An id that is being applied for."""
 
-    broker_id: int
+    broker_id: BrokerId
     check_code: str
 
 
@@ -41,7 +44,7 @@ class IdentityFiles:
         self._temporary: Final = directory / TEMPORARY_FILE
         self._group: Final = (cluster, group)
 
-    def read(self) -> int | None:
+    def read(self) -> BrokerId | None:
         """Return the id, None if none was given yet; raise `IdentityError` when the file is not ours."""
         parts = self._parts(self._identity, 3)
         return None if parts is None else self._id(self._identity, parts)
@@ -60,7 +63,7 @@ class IdentityFiles:
         """Forget an id that was refused."""
         remove_durably(self._temporary)
 
-    def promote(self, broker_id: int) -> None:
+    def promote(self, broker_id: BrokerId) -> None:
         """Keep the id that was given."""
         write_atomically(self._identity, "#".join((*self._group, str(broker_id))).encode())
         remove_durably(self._temporary)
@@ -73,7 +76,7 @@ class IdentityFiles:
             raise IdentityError(f"{path} holds {len(parts)} fields, {count} expected")
         return parts
 
-    def _id(self, path: Path, parts: list[str]) -> int:
+    def _id(self, path: Path, parts: list[str]) -> BrokerId:
         if (parts[0], parts[1]) != self._group or not parts[2].isdigit() or int(parts[2]) < 1:
             raise IdentityError(f"{path} holds {'#'.join(parts)!r}, not an id in {'#'.join(self._group)}")
-        return int(parts[2])
+        return BrokerId(int(parts[2]))

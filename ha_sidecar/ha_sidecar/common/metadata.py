@@ -1,4 +1,4 @@
-"""Fetch a broker's metadata from it, and keep it in a store: one file for each kind (`decisions.metadata_tables`).
+"""Fetch a broker's metadata, and keep it in a store: one file for each kind (`decisions.metadata_tables`).
 
 A table without an entry never replaces one that has some: some versions empty their topics on a change of
 role, and a broker on a new disk has an empty one.

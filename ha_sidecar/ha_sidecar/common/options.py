@@ -1,8 +1,8 @@
 """Settings of every command: read from a file or the command line, parsed and checked in one place.
 
-A file is UTF-8, with one `key = value` per line. A line that begins with `#` is a comment. A value is the text
-after the first `=` without the white space around it: there are no escapes, and a backslash is a backslash. So
-this is not a properties file as Java reads it. Its keys are those of the command line, with
+A file is UTF-8, with one `key = value` per line. A line that begins with `#` is a comment. A value is the
+text after the first `=` without the white space around it: there are no escapes, and a backslash is a
+backslash. So this is not a properties file as Java reads it. Its keys are those of the command line, with
 dashes or underscores (`mapped-file-bytes` or `mapped_file_bytes`). The command line wins.
 """
 

@@ -30,6 +30,7 @@ from controller_core.channel.refusals import RefusalLog
 from controller_core.remoting.bodies import EpochEntryCache
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.http_server import HttpServer
@@ -212,7 +213,7 @@ class Companion:
     async def _pause(self) -> None:
         await asyncio.sleep(self._config.poll_interval_ms / 1000)
 
-    async def _master_max_offset(self) -> int | None:
+    async def _master_max_offset(self) -> LogOffset | None:
         """Ask the group's master how far its log reaches; None if it is this broker, or does not say."""
         facts, group = self._broker_facts, self._group_facts
         address = master_client_address(group)
@@ -225,7 +226,7 @@ class Companion:
         try:
             answer = await self._master.ask(RequestCode.GET_BROKER_EPOCH_CACHE)
             self._refusals.answered(MASTER)
-            return EpochEntryCache.decode(answer.body).max_offset
+            return LogOffset(EpochEntryCache.decode(answer.body).max_offset)
         except (AskError, RemotingProtocolError) as error:
             self._not_told(MASTER, error)
             return None

@@ -30,6 +30,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.headers import ElectMasterRequestHeader
+from controller_core.remoting.numbers import BrokerId
 from controller_core.remoting.routes import ClusterInfo
 from ha_sidecar.address import AddressError, host_port
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
@@ -69,13 +70,13 @@ class HandoverResult:
         new_master_id: the group's master now, as far as is known.
         epoch: its master epoch.
         took_ms: from the first question to the end.
-        pop_revives_owed: whether checkpoints of POP consumers still wait to be put back; None if that is unknown.
+        pop_revives_owed: whether checkpoints of POP consumers are still owed; None if that is unknown.
     """
 
     handed_over: bool
     reason: str
-    old_master_id: int | None
-    new_master_id: int | None
+    old_master_id: BrokerId | None
+    new_master_id: BrokerId | None
     epoch: int | None
     took_ms: int
     pop_revives_owed: bool | None = None
@@ -153,7 +154,7 @@ class Handover:
                 self._waits_for = f"the controllers: {error}"
             await asyncio.sleep(LOOK_AGAIN_S)
 
-    async def _designate(self, own_id: int) -> int:
+    async def _designate(self, own_id: BrokerId) -> BrokerId:
         """Find a successor and have it elected; return its id."""
         self._waits_for = "a successor in the SyncStateSet"
         while True:
@@ -178,7 +179,7 @@ class Handover:
             self._waits_for = missing
             await asyncio.sleep(pause_s)
 
-    def _note_unsuitable(self, broker_id: int, error: Exception) -> str:
+    def _note_unsuitable(self, broker_id: BrokerId, error: Exception) -> str:
         """Log why a member cannot succeed.
 
         Return its words if it refuses, and is not a log replica, which knows no figures.
@@ -190,13 +191,13 @@ class Handover:
         self._refusals.refused(f"broker {broker_id}", str(error))
         return f"broker {broker_id}, which refuses: {error}"
 
-    async def _check_caught_up(self, broker_id: int, address: str) -> None:
+    async def _check_caught_up(self, broker_id: BrokerId, address: str) -> None:
         own = await ask_broker(self._broker, self._own.address if self._own is not None else "")
         other = await ask_broker(self._asker(address))
         if other.max_offset < own.max_offset:
             raise _NotYetError(f"broker {broker_id} to reach {own.max_offset}, it has {other.max_offset}")
 
-    async def _elect(self, broker_id: int) -> None:
+    async def _elect(self, broker_id: BrokerId) -> None:
         header = ElectMasterRequestHeader(
             self._config.group,
             self._config.cluster,
@@ -215,7 +216,7 @@ class Handover:
         if answer.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):
             raise _NotElectedError(f"the controllers to elect {broker_id}: {refusal('request 1002', answer)}")
 
-    async def _wait_until_master(self, successor_id: int, old_epoch: int) -> GroupFacts:
+    async def _wait_until_master(self, successor_id: BrokerId, old_epoch: int) -> GroupFacts:
         """Wait until the controllers name a newer master and that one takes itself for it."""
         while True:
             group = await self._group()
@@ -260,7 +261,9 @@ class Handover:
         return self._askers[address]
 
 
-def _result(started_s: float, reason: str, own_id: int | None, group: GroupFacts | None) -> HandoverResult:
+def _result(
+    started_s: float, reason: str, own_id: BrokerId | None, group: GroupFacts | None
+) -> HandoverResult:
     return HandoverResult(
         handed_over=reason == "done",
         reason=reason,

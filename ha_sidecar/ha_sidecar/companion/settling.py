@@ -3,8 +3,8 @@
     a companion runs       it knows the debt: ask it to settle (`POST /v1/settle`)
     no companion runs      take its folder, look at the broker before and after the handover, settle from here
 
-The lock of the folder tells which. Two processes that settle one debt would send each checkpoint twice. Without
-`state` and `broker-metrics` the command does not know of a debt, and only hands over.
+The lock of the folder tells which. Two processes that settle one debt would send each checkpoint twice.
+Without `state` and `broker-metrics` the command does not know of a debt, and only hands over.
 """
 
 import asyncio

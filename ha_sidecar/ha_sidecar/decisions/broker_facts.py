@@ -22,6 +22,7 @@ from controller_core.remoting.bodies import (
     ReplicaIdentity,
     ReplicasInfo,
 )
+from controller_core.remoting.numbers import BrokerId, LogOffset
 from ha_sidecar.address import AddressError, HostPort, host_port
 
 DISPATCH_BEHIND_KEY = "dispatchBehindBytes"
@@ -33,7 +34,7 @@ class SlaveFacts:
     """A slave as its master sees it; offsets and lag in bytes."""
 
     address: str
-    ack_offset: int
+    ack_offset: LogOffset
     lag_bytes: int
     in_sync: bool
     sent_bytes_per_s: int = 0
@@ -57,12 +58,12 @@ class BrokerFacts:
         received_bytes_per_s: what a slave receives from its master.
     """
 
-    broker_id: int
+    broker_id: BrokerId
     address: str
     is_master: bool
     last_epoch: int
-    max_offset: int
-    confirm_offset: int | None
+    max_offset: LogOffset
+    confirm_offset: LogOffset | None
     dispatch_behind_bytes: int | None
     slaves: tuple[SlaveFacts, ...]
     epoch_starts: tuple[tuple[int, int], ...] = ()
@@ -83,12 +84,12 @@ class GroupFacts:
             another; None if unknown.
     """
 
-    master_id: int | None
+    master_id: BrokerId | None
     master_address: str | None
     master_epoch: int
-    members: tuple[int, ...]
-    others: tuple[tuple[int, str, bool], ...]
-    preceding: tuple[int, ...] = ()
+    members: tuple[BrokerId, ...]
+    others: tuple[tuple[BrokerId, str, bool], ...]
+    preceding: tuple[BrokerId, ...] = ()
     master_direct: str | None = None
 
 
@@ -116,13 +117,13 @@ def broker_facts(
     cache: EpochEntryCache, status: HARuntimeInfo, table: Mapping[str, str], address: str = ""
 ) -> BrokerFacts:
     """Read the answers to 1007, 907 and 28 (the last one may be empty)."""
-    max_offset = cache.max_offset
+    max_offset = LogOffset(cache.max_offset)
     slaves = tuple(_slave(info) for info in status.ha_connection_info) if status.master else ()
     in_sync = [slave.ack_offset for slave in slaves if slave.in_sync]
     behind = table.get(DISPATCH_BEHIND_KEY, "")
     client = status.ha_client_runtime_info
     return BrokerFacts(
-        broker_id=cache.broker_id,
+        broker_id=BrokerId(cache.broker_id),
         address=address,
         is_master=status.master,
         last_epoch=max((entry.epoch for entry in cache.epoch_list), default=-1),
@@ -140,14 +141,14 @@ def group_facts(info: ReplicasInfo) -> GroupFacts:
     everyone: Sequence[ReplicaIdentity] = (*info.in_sync_replicas, *info.not_in_sync_replicas)
     direct = {replica.broker_id: replica.direct_address for replica in everyone}
     return GroupFacts(
-        master_id=info.master_broker_id or None,
+        master_id=BrokerId(info.master_broker_id) if info.master_broker_id else None,
         master_address=info.master_address or None,
         master_epoch=info.master_epoch,
-        members=tuple(sorted(replica.broker_id for replica in info.in_sync_replicas)),
+        members=tuple(sorted(BrokerId(replica.broker_id) for replica in info.in_sync_replicas)),
         others=tuple(
-            sorted((replica.broker_id, replica.broker_address or "", replica.alive) for replica in everyone)
+            sorted((BrokerId(each.broker_id), each.broker_address or "", each.alive) for each in everyone)
         ),
-        preceding=tuple(sorted(info.preceding_sync_state_set or ())),
+        preceding=tuple(sorted(map(BrokerId, info.preceding_sync_state_set or ()))),
         master_direct=direct.get(info.master_broker_id or 0),
     )
 
@@ -181,7 +182,7 @@ def with_controller_id(broker: BrokerFacts, group: GroupFacts | None) -> BrokerF
     return replace(broker, broker_id=max(found)[1]) if found else broker
 
 
-def living_members(group: GroupFacts, besides_id: int) -> tuple[tuple[int, str], ...]:
+def living_members(group: GroupFacts, besides_id: BrokerId) -> tuple[tuple[BrokerId, str], ...]:
     """Return id and address of those in the SyncStateSet that live, all but one.
 
     A log replica may be among them.
@@ -211,7 +212,7 @@ def readiness(broker: BrokerFacts | None, group: GroupFacts | None, refusal: str
     return in_sync, f"slave {'in' if in_sync else 'not in'} {where}"
 
 
-def lag_bytes(broker: BrokerFacts, master_max_offset: int | None) -> int | None:
+def lag_bytes(broker: BrokerFacts, master_max_offset: LogOffset | None) -> int | None:
     """Return what the broker lacks of the master's log; None if the master did not say how far it reaches."""
     if broker.is_master:
         return 0
@@ -233,7 +234,7 @@ def slaves_by_name(slaves: Sequence[SlaveFacts]) -> dict[str, SlaveFacts]:
 def _slave(info: HAConnectionRuntimeInfo) -> SlaveFacts:
     return SlaveFacts(
         info.addr or "",
-        info.slave_ack_offset,
+        LogOffset(info.slave_ack_offset),
         max(0, info.diff),
         info.in_sync,
         info.transferred_byte_in_second,

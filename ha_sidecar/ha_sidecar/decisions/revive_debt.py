@@ -92,7 +92,7 @@ class ReviveDebt:
         )
 
     def resume(self, record: DebtRecord) -> None:
-        """Go on with the debt of an earlier process; the next look is compared with that process's last one."""
+        """Go on with the debt of an earlier process; compare the next look with that process's last one."""
         self._after.update(record.after)
         self._through.update(record.through)
         self._seen = self._safe = dict(record.safe)

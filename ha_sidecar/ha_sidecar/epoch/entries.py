@@ -21,10 +21,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Self
 
+from controller_core.remoting.numbers import LogOffset
+
 NO_EPOCH: Final = -1
 """What `EpochList.last_epoch` says of an empty list, as on the wire."""
 
-OPEN_END_OFFSET: Final = 2**63 - 1
+OPEN_END_OFFSET: Final = LogOffset(2**63 - 1)
 """End offset of the newest epoch: Java's Long.MAX_VALUE."""
 
 EPOCH_MAX: Final = 2**31 - 1
@@ -40,7 +42,7 @@ class EpochEntry:
     """One master epoch and the offset in bytes at which its part of the log starts."""
 
     epoch: int
-    start_offset: int
+    start_offset: LogOffset
 
 
 class EpochList:
@@ -64,7 +66,7 @@ class EpochList:
     @classmethod
     def of(cls, *pairs: tuple[int, int]) -> Self:
         """Build a list from `(epoch, start_offset)` pairs."""
-        return cls(EpochEntry(epoch, start_offset) for epoch, start_offset in pairs)
+        return cls(EpochEntry(epoch, LogOffset(start_offset)) for epoch, start_offset in pairs)
 
     def __iter__(self) -> Iterator[EpochEntry]:
         return iter(self._entries)
@@ -104,12 +106,12 @@ class EpochList:
         """Return the entry with the smallest epoch above `epoch`."""
         return next((entry for entry in self._entries if entry.epoch > epoch), None)
 
-    def end_offset(self, epoch: int) -> int:
+    def end_offset(self, epoch: int) -> LogOffset:
         """Return where the epoch's part ends (exclusive): the next entry's start, or `OPEN_END_OFFSET`."""
         following = self.next_after(epoch)
         return OPEN_END_OFFSET if following is None else following.start_offset
 
-    def find_by_offset(self, offset: int) -> EpochEntry | None:
+    def find_by_offset(self, offset: LogOffset) -> EpochEntry | None:
         """Return the entry whose part holds the byte at `offset`, None before the first start."""
         found: EpochEntry | None = None
         for entry in self._entries:
@@ -129,7 +131,7 @@ class EpochList:
         """Return this list with one newer entry; raise `EpochOrderError` when it is not newer."""
         return EpochList((*self._entries, entry))
 
-    def opened(self, epoch: int, end_offset: int) -> "EpochList":
+    def opened(self, epoch: int, end_offset: LogOffset) -> "EpochList":
         """Return the list of a replica whose log ends at `end_offset` and that begins to write in `epoch`.
 
         Entries without a byte give way to the new one. Java keeps such an entry and drops the new one, since
@@ -141,11 +143,11 @@ class EpochList:
         """
         return self.truncate_suffix_by_offset(end_offset).appended(EpochEntry(epoch, end_offset))
 
-    def truncate_suffix_by_offset(self, offset: int) -> "EpochList":
+    def truncate_suffix_by_offset(self, offset: LogOffset) -> "EpochList":
         """Return the entries that start below `offset`: Java's rule after a truncation of the log."""
         return EpochList(entry for entry in self._entries if entry.start_offset < offset)
 
-    def starting_up_to(self, max_offset: int) -> "EpochList":
+    def starting_up_to(self, max_offset: LogOffset) -> "EpochList":
         """Return the entries that start at or below `max_offset`, the log's end.
 
         Not Java's rule: Java drops an entry that starts exactly at the end, then never announces it again on
@@ -154,7 +156,7 @@ class EpochList:
         """
         return EpochList(entry for entry in self._entries if entry.start_offset <= max_offset)
 
-    def truncate_prefix_by_offset(self, offset: int) -> "EpochList":
+    def truncate_prefix_by_offset(self, offset: LogOffset) -> "EpochList":
         """Return the entries whose end lies above `offset`; the newest, being open, always stays.
 
         Source: EpochFileCache.truncatePrefixByOffset, called after deletion of files with min offset - 1.
@@ -182,15 +184,15 @@ class TruncationPoint:
     The offset in bytes (None when no common prefix is proven) and the rule that said so.
     """
 
-    offset: int | None
+    offset: LogOffset | None
     rule: PointRule
 
 
 def truncation_point(
     own: EpochList,
-    own_max_offset: int,
+    own_max_offset: LogOffset,
     master: EpochList,
-    master_max_offset: int,
+    master_max_offset: LogOffset,
     restarted_epoch: int | None = None,
 ) -> TruncationPoint:
     """Return the end of the prefix that the replica's log shares with the master's.

@@ -19,6 +19,7 @@ Source: CheckpointFile.java, EpochFileCache.java (EpochEntry line format) 5.4.0.
 import zlib
 from typing import Final
 
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.epoch.entries import EpochEntry, EpochList, EpochOrderError
 
 FILE_BYTES_MAX: Final = 1 << 20
@@ -68,7 +69,7 @@ def _entry(line: bytes, line_number: int) -> EpochEntry:
     epoch, separator, start_offset = line.partition(b"-")
     if not separator:
         raise EpochFileError(f"line {line_number} lacks a '-': {line!r}")
-    return EpochEntry(_number(epoch, line_number), _number(start_offset, line_number))
+    return EpochEntry(_number(epoch, line_number), LogOffset(_number(start_offset, line_number)))
 
 
 def _number(text: bytes, line_number: int) -> int:

@@ -15,13 +15,14 @@ from controller_core.remoting.bodies import (
     HARuntimeInfo,
 )
 from controller_core.remoting.headers import ExchangeHAInfoResponseHeader
+from controller_core.remoting.numbers import BrokerId
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.replica.config import ReplicaConfig
 from ha_sidecar.replica.group_view import FollowedGroup
 from ha_sidecar.replica.slave_server import ServedSlave
 
 
-def epoch_cache(config: ReplicaConfig, store: ReplicaStore, broker_id: int) -> EpochEntryCache:
+def epoch_cache(config: ReplicaConfig, store: ReplicaStore, broker_id: BrokerId) -> EpochEntryCache:
     """Return the body of the answer to 1007."""
     epochs = store.epochs
     return EpochEntryCache(

@@ -39,6 +39,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.address import AddressError, host_port
 from ha_sidecar.commitlog.disk import write_atomically
 from ha_sidecar.commitlog.store import ReplicaStore
@@ -338,7 +339,7 @@ class _Observer:
         }
         self._report("HandshakeDone", attrs)
 
-    def on_truncate(self, from_offset: int, to_offset: int) -> None:
+    def on_truncate(self, from_offset: LogOffset, to_offset: LogOffset) -> None:
         attrs = {
             "from_offset": str(from_offset),
             "to_offset": str(to_offset),
@@ -346,7 +347,7 @@ class _Observer:
         }
         self._report("Truncated", attrs)
 
-    def on_caught_up(self, offset: int) -> None:
+    def on_caught_up(self, offset: LogOffset) -> None:
         _log.info("caught up at %d", offset)
 
     def on_end(self, end: LinkEnd) -> None:

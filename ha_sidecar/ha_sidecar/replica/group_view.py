@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller_core.remoting.bodies import SyncStateSet
+from controller_core.remoting.numbers import BrokerId
+from ha_sidecar.common.identity import NO_ID
 
 NO_EPOCH: Final = -1
 BEFORE_ELECTIONS: Final = 0
@@ -32,7 +34,7 @@ class MasterRole:
     """The group's master in one epoch; id and address are None without a master."""
 
     epoch: int = NO_EPOCH
-    master_id: int | None = None
+    master_id: BrokerId | None = None
     master_address: str | None = None
 
 
@@ -46,9 +48,9 @@ class FollowedGroup:
     def __init__(self) -> None:
         """Know nothing yet."""
         self.role = MasterRole()
-        self.members: frozenset[int] = frozenset()
+        self.members: frozenset[BrokerId] = frozenset()
         self.members_epoch = -1
-        self.broker_id = 0
+        self.broker_id = NO_ID
         self.version = 0
         self._changed = asyncio.Event()
 
@@ -60,7 +62,7 @@ class FollowedGroup:
     def learn(
         self,
         epoch: int | None,
-        master_id: int | None,
+        master_id: BrokerId | None,
         master_address: str | None,
         members: SyncStateSet | None,
         *,
@@ -80,7 +82,7 @@ class FollowedGroup:
         is_newest = asked_at is None or asked_at == self.version
         before = (self.role, self.members, self.members_epoch)
         if members is not None and (is_newest or members.sync_state_set_epoch >= self.members_epoch):
-            self.members = frozenset(members.sync_state_set)
+            self.members = frozenset(map(BrokerId, members.sync_state_set))
             self.members_epoch = members.sync_state_set_epoch
         found = self.role
         if epoch is not None and (is_newest or epoch > self.role.epoch):

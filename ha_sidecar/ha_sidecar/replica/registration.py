@@ -24,6 +24,7 @@ from controller_core.remoting.headers import (
     GetNextBrokerIdResponseHeader,
     RegisterBrokerToControllerRequestHeader,
 )
+from controller_core.remoting.numbers import BrokerId
 from ha_sidecar.common.controllers import Controllers
 from ha_sidecar.common.identity import Application, IdentityFiles
 from ha_sidecar.replica.config import ReplicaConfig
@@ -36,7 +37,7 @@ class RegistrationRefusedError(Exception):
     """The controller refused; the text is its remark. Trying again later may help."""
 
 
-async def take_id(controllers: Controllers, config: ReplicaConfig, files: IdentityFiles) -> int:
+async def take_id(controllers: Controllers, config: ReplicaConfig, files: IdentityFiles) -> BrokerId:
     """Return this replica's id, applying for one on the first start.
 
     Raises:
@@ -67,7 +68,7 @@ async def take_id(controllers: Controllers, config: ReplicaConfig, files: Identi
     raise RegistrationRefusedError(f"1013: {remark}")
 
 
-async def register(controllers: Controllers, config: ReplicaConfig, broker_id: int) -> None:
+async def register(controllers: Controllers, config: ReplicaConfig, broker_id: BrokerId) -> None:
     """Make the address known. Its answer is not used to learn the master: the replica asks a majority.
 
     Raises:
@@ -99,6 +100,6 @@ async def _next_application(
     broker_id = GetNextBrokerIdResponseHeader.from_ext(answer.ext).next_broker_id
     if answer.code != ResponseCode.SUCCESS or broker_id is None:
         raise RegistrationRefusedError(f"1012: {answer.code} {answer.remark}")
-    application = Application(broker_id, f"{config.address};{time.time_ns() // 1_000_000}")
+    application = Application(BrokerId(broker_id), f"{config.address};{time.time_ns() // 1_000_000}")
     files.write_application(application)
     return application

@@ -33,6 +33,7 @@ from controller_core.remoting.headers import (
     GetReplicaInfoResponseHeader,
     NotifyBrokerRoleChangedRequestHeader,
 )
+from controller_core.remoting.numbers import BrokerId
 from ha_sidecar.commitlog.served import ServedStore
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.commitlog.syncer import Syncer
@@ -157,7 +158,7 @@ class LogReplica:
 
     # Towards the controllers.
 
-    async def _register(self, files: IdentityFiles) -> int:
+    async def _register(self, files: IdentityFiles) -> BrokerId:
         while True:
             try:
                 broker_id = await registration.take_id(self._controllers, self._config, files)
@@ -316,8 +317,9 @@ class LogReplica:
     async def _learn(
         self, info: GetReplicaInfoResponseHeader, members: SyncStateSet | None, asked_at: int
     ) -> None:
+        master_id = None if info.master_broker_id is None else BrokerId(info.master_broker_id)
         is_new = self._view.learn(
-            *(info.master_epoch, info.master_broker_id, info.master_address, members), asked_at=asked_at
+            info.master_epoch, master_id, info.master_address, members, asked_at=asked_at
         )
         if is_new:
             role = self._view.role

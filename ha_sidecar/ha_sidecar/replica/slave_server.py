@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from controller_core.remoting.numbers import BrokerId, LogOffset
 from ha_sidecar.commitlog.cuts import LogCutError
 from ha_sidecar.commitlog.record_ends import RecordEnds
 from ha_sidecar.commitlog.served import FileSender, ServedStore
@@ -48,9 +49,9 @@ _log = logging.getLogger(__name__)
 class ServedSlave:
     """One slave as its session sees it; offsets in bytes, -1 while unknown."""
 
-    broker_id: int
+    broker_id: BrokerId
     address: str
-    ack_offset: int
+    ack_offset: LogOffset
     position: int
     sent_bytes: int
 
@@ -197,7 +198,7 @@ class _Session:
         if machine.handshake is None:
             return None
         return ServedSlave(
-            machine.handshake.broker_id,
+            BrokerId(machine.handshake.broker_id),
             self._address,
             machine.ack_offset,
             machine.position,

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from controller_core.remoting.numbers import BrokerId, LogOffset
 from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.checking import Checker
 from ha_sidecar.commitlog.disk import write_atomically
@@ -39,7 +40,7 @@ from ha_sidecar.commitlog.records import RecordKind
 from ha_sidecar.commitlog.store import LOG_DIRECTORY, ReplicaStore
 from ha_sidecar.common import metadata
 from ha_sidecar.common.ha_link import HaLink, LinkEnd, starts_below_first_epoch
-from ha_sidecar.common.identity import IdentityFiles
+from ha_sidecar.common.identity import NO_ID, IdentityFiles
 from ha_sidecar.decisions.metadata_tables import MetadataSnapshot
 from ha_sidecar.epoch.entries import OFFSET_MAX
 from ha_sidecar.seed.config import SeedConfig
@@ -114,7 +115,7 @@ class Seed:
         store: ReplicaStore,
         find_source: Callable[[], HostPort | None],
         find_metadata: Callable[[], MetadataSnapshot] = dict,
-        find_former_id: Callable[[], int] = lambda: 0,
+        find_former_id: Callable[[], BrokerId] = lambda: NO_ID,
     ) -> None:
         """Take the open store.
 
@@ -132,7 +133,7 @@ class Seed:
         self._find_source: Final = find_source
         self._find_metadata: Final = find_metadata
         self._find_former_id: Final = find_former_id
-        self._former_id = 0
+        self._former_id = NO_ID
         self._started_s: Final = time.monotonic()
         self._checked_offset = store.log.min_offset
         self._progress_s = self._started_s
@@ -163,7 +164,7 @@ class Seed:
                     time.sleep(AGAIN_S)
         self._store.adopt(self._store.epochs.starting_up_to(self._store.log.max_offset))
         metadata.keep(self._config.store, self._find_metadata())
-        if broker_id := self._config.broker_id or self._reclaimed_id():
+        if broker_id := BrokerId(self._config.broker_id) or self._reclaimed_id():
             identity = IdentityFiles(self._config.store, self._config.cluster, self._config.group)
             identity.promote(broker_id)
         _write_note(self._config, done=True)
@@ -171,13 +172,13 @@ class Seed:
         took_ms = int((time.monotonic() - self._started_s) * 1000)
         return SeedResult(True, "done", log.min_offset, log.max_offset, self.copied_bytes, took_ms)
 
-    def _reclaimed_id(self) -> int:
+    def _reclaimed_id(self) -> BrokerId:
         """Return the former id if it may be taken back still, now that all is copied."""
         if not self._former_id:
-            return 0
+            return NO_ID
         if self._find_former_id() != self._former_id:
             _log.warning("broker id %d is not taken back: a master lives again", self._former_id)
-            return 0
+            return NO_ID
         _log.info("broker id %d is taken back: this copy has all that its set has", self._former_id)
         return self._former_id
 
@@ -220,9 +221,9 @@ class Seed:
         if end.diverged is not None:
             _log.warning("the copied log is of another history (%s): starting over", end.detail)
             shutil.rmtree(self._store.archive())
-            self._checked_offset = 0
+            self._checked_offset = LogOffset(0)
             return None
-        self._checked_offset = min(self._checked_offset, notes.take_start())
+        self._checked_offset = LogOffset(min(self._checked_offset, notes.take_start()))
         if not self._check_rest(checker, self._store.cut_torn_record()):
             self._store.log.truncate(self._checked_offset)
             self._store.adopt(self._store.epochs.starting_up_to(self._checked_offset))
@@ -243,7 +244,7 @@ class Seed:
             if not notes.has_started:
                 continue
             # The bytes above the start were cut, and come again.
-            self._checked_offset = min(self._checked_offset, notes.take_start())
+            self._checked_offset = LogOffset(min(self._checked_offset, notes.take_start()))
             # Bit by bit: unsynced bytes at the end of a file keep the link from receiving.
             self._store.log.sync()
             if notes.caught_up or not self._check_meanwhile(checker):
@@ -277,7 +278,8 @@ class Seed:
 
         A record that is torn or unused at the end of a span may be whole in the next.
         """
-        self._checked_offset, record = checker.verdict()
+        checked_offset, record = checker.verdict()
+        self._checked_offset = LogOffset(checked_offset)
         self._problem = f"the record at {self._checked_offset} came {record.kind.value}: {record.problem}"
         return record.kind
 
@@ -323,11 +325,11 @@ class _LinkNotes:
         self.master_max_offset, self.start_offset = done.master_max_offset, done.start_offset
         self.handshake_left_bytes = done.master_max_offset - done.start_offset
 
-    def on_truncate(self, from_offset: int, to_offset: int) -> None:
+    def on_truncate(self, from_offset: LogOffset, to_offset: LogOffset) -> None:
         _log.info("cut from %d to %d", from_offset, to_offset)
         self.has_started = True
 
-    def on_caught_up(self, offset: int) -> None:
+    def on_caught_up(self, offset: LogOffset) -> None:
         self.caught_up = True
 
     def on_end(self, end: LinkEnd) -> None:

@@ -29,9 +29,11 @@ from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
+from controller_core.remoting.numbers import BrokerId
 from ha_sidecar.address import AddressError, HostPort, host_port
 from ha_sidecar.common import metadata
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
+from ha_sidecar.common.identity import NO_ID
 from ha_sidecar.common.questions import UnknownGroupError, ask_group, ask_log_end
 from ha_sidecar.decisions.broker_facts import GroupFacts
 from ha_sidecar.decisions.metadata_tables import MetadataSnapshot
@@ -52,7 +54,7 @@ class GroupAnswer:
     """
 
     known: bool
-    former_id: int = 0
+    former_id: BrokerId = NO_ID
 
 
 _log = logging.getLogger(__name__)
@@ -80,16 +82,16 @@ async def _ask_outlook(config: SeedConfig) -> GroupAnswer | None:
         return None
     finally:
         await controllers.stop()
-    return GroupAnswer(True, former_id(group, config.advertise) if config.reclaim else 0)
+    return GroupAnswer(True, former_id(group, config.advertise) if config.reclaim else NO_ID)
 
 
-def former_id(group: GroupFacts, advertise: str) -> int:
+def former_id(group: GroupFacts, advertise: str) -> BrokerId:
     """Return the id of the set that `advertise` had and may have again, 0 for none or if it must not."""
     alive = {broker_id for broker_id, _, lives in group.others if lives}
     if group.master_id in alive:
-        return 0
-    mine = max((broker_id for broker_id, address, _ in group.others if address == advertise), default=0)
-    return mine if mine in group.members and mine not in alive else 0
+        return NO_ID
+    mine = max((broker_id for broker_id, address, _ in group.others if address == advertise), default=NO_ID)
+    return mine if mine in group.members and mine not in alive else NO_ID
 
 
 def find_metadata(config: SeedConfig) -> MetadataSnapshot:
@@ -108,7 +110,7 @@ async def _ask_members(
     try:
         async with asyncio.timeout(FIND_TIMEOUT_S):
             group = await _group(controllers, config.group)
-            addresses = candidates(group, config.broker_id) or await _furthest(group, config)
+            addresses = candidates(group, BrokerId(config.broker_id)) or await _furthest(group, config)
             for address in reversed(addresses) if master_first else addresses:
                 found = await ask(address)
                 if found is not None:
@@ -120,7 +122,7 @@ async def _ask_members(
     return None
 
 
-def candidates(group: GroupFacts, own_id: int) -> list[str]:
+def candidates(group: GroupFacts, own_id: BrokerId) -> list[str]:
     """Return the addresses of living members of the set, the master last; never our own."""
     found = [
         (broker_id == group.master_id, broker_id, address)

@@ -9,6 +9,7 @@ log's end, and cannot invent missing ones.
 from dataclasses import dataclass
 from enum import Enum
 
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.epoch import EpochList, PointRule
 from ha_sidecar.transfer.codec import Handshake
 
@@ -83,8 +84,8 @@ class HandshakeDone:
     """The master's reply was understood; facts for events and metrics."""
 
     master_epochs: EpochList
-    master_max_offset: int
-    start_offset: int
+    master_max_offset: LogOffset
+    start_offset: LogOffset
     rule: PointRule | None
 
 
@@ -92,7 +93,7 @@ class HandshakeDone:
 class Truncate:
     """Cut the log so that it ends at `to_offset`, durably, before anything else is done."""
 
-    to_offset: int
+    to_offset: LogOffset
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class AdoptEpochs:
 class AppendBody:
     """Write `data` at `offset`, the log's end; the view is valid only until the machine receives again."""
 
-    offset: int
+    offset: LogOffset
     data: memoryview
 
 
@@ -114,7 +115,7 @@ class AppendBody:
 class CaughtUp:
     """The log reached what the master had when it answered; said once a connection."""
 
-    offset: int
+    offset: LogOffset
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ class SlaveStarted:
     """A slave told where it goes on; facts for events and metrics."""
 
     handshake: Handshake
-    start_offset: int
+    start_offset: LogOffset
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ class SendFrame:
     """
 
     header: bytes
-    offset: int
+    offset: LogOffset
     body_bytes: int
 
 

@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.epoch import EpochEntry, EpochList, EpochOrderError
 from ha_sidecar.transfer.errors import HaProtocolError
 
@@ -98,7 +99,7 @@ class HandshakeReply:
     Invariant: no entry starts beyond `max_offset`.
     """
 
-    max_offset: int
+    max_offset: LogOffset
     epochs: EpochList
 
 
@@ -112,10 +113,10 @@ class FrameHeader:
     """
 
     body_bytes: int
-    offset: int
+    offset: LogOffset
     epoch: int
-    epoch_start_offset: int
-    confirm_offset: int
+    epoch_start_offset: LogOffset
+    confirm_offset: LogOffset
 
 
 _HANDSHAKE: Final = struct.Struct(">ihhq")
@@ -260,14 +261,14 @@ def decode_frame_header(data: Buffer, at: int = 0, stream_offset: int = 0) -> Fr
     return header
 
 
-def encode_ack(max_offset: int) -> bytes:
+def encode_ack(max_offset: LogOffset) -> bytes:
     """Return the 12 bytes that tell the master how far the slave's log reaches."""
     return _ACK.pack(ConnectionState.TRANSFER, max_offset)
 
 
-def decode_ack(data: Buffer, stream_offset: int = 0) -> int:
+def decode_ack(data: Buffer, stream_offset: int = 0) -> LogOffset:
     """Return the slave's max offset; raise `HaProtocolError` for another state or a negative offset."""
     state, max_offset = _ACK.unpack_from(data)
     if state != ConnectionState.TRANSFER or max_offset < 0:
         raise HaProtocolError(f"ack with state {state}, offset {max_offset}", stream_offset, ACK_BYTES)
-    return int(max_offset)
+    return LogOffset(max_offset)

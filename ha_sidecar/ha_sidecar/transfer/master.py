@@ -37,6 +37,7 @@ Source: AutoSwitchHAConnection.java 5.4.0; docs/en/controller/design.md "Log rep
 from enum import Enum, auto
 from typing import Final
 
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.epoch import NO_EPOCH, EpochEntry, EpochList
 from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.actions import (
@@ -61,7 +62,7 @@ FLOW_WINDOW_MS: Final = 1_000
 FRAME_BYTES_MAX: Final = 4 << 20
 """The read buffer of a Java slave: header and body of a frame must fit into it."""
 BODY_BYTES_MAX: Final = FRAME_BYTES_MAX - codec.FRAME_HEADER_BYTES
-OFFSET_UNKNOWN: Final = -1
+OFFSET_UNKNOWN: Final = LogOffset(-1)
 """A heartbeat's content while the log is empty, as Java's."""
 
 
@@ -250,7 +251,12 @@ class MasterMachine:
         return found[1]
 
     def _take_first_ack(
-        self, handshake: codec.Handshake, offset: int, actions: list[MasterAction], log: LogView, now_ms: int
+        self,
+        handshake: codec.Handshake,
+        offset: LogOffset,
+        actions: list[MasterAction],
+        log: LogView,
+        now_ms: int,
     ) -> None:
         if log.generation != self._generation:
             actions.extend(self._close(CloseReason.LOG_CHANGED))
@@ -268,13 +274,13 @@ class MasterMachine:
         if offset:
             self._start_at(offset, log)
         elif not log.is_empty:
-            last_file = log.end_offset - log.end_offset % self._config.mapped_file_bytes
+            last_file = LogOffset(log.end_offset - log.end_offset % self._config.mapped_file_bytes)
             from_last = handshake.sync_from_last_file
             self._start_at(max(log.min_offset, last_file) if from_last else log.min_offset, log)
         self._written_ms = now_ms
         actions.append(SlaveStarted(handshake, self.position))
 
-    def _take_ack(self, offset: int) -> None:
+    def _take_ack(self, offset: LogOffset) -> None:
         if offset > max(self.position, 0):
             raise HaProtocolError(
                 f"ack of {offset}, only {self.position} was sent", self._stream_offset, codec.ACK_BYTES
@@ -290,12 +296,12 @@ class MasterMachine:
 
     # What follows makes frames.
 
-    def _start_at(self, offset: int, log: LogView) -> None:
+    def _start_at(self, offset: LogOffset, log: LogView) -> None:
         """Go on at `offset`, which may lie inside a record: a Java slave keeps a partly received one."""
         self.position = offset
         known_offset = min(offset, log.end_offset)
         file_start = known_offset - known_offset % self._config.mapped_file_bytes
-        self._whole_offset = self._record_end(file_start, known_offset)
+        self._whole_offset = LogOffset(self._record_end(file_start, known_offset))
 
     def _announced_holds(self, log: LogView) -> bool:
         announced = self._announced
@@ -329,16 +335,16 @@ class MasterMachine:
             end = self._record_end(self.position, hard_end)
         if end == self.position:
             return hard_end - self.position
-        self._whole_offset = end
+        self._whole_offset = LogOffset(end)
         return end - self.position
 
     def _frame(self, log: LogView, body_bytes: int) -> SendFrame:
         offset = self.position
-        entry = self._announced or EpochEntry(NO_EPOCH, 0)
+        entry = self._announced or EpochEntry(NO_EPOCH, LogOffset(0))
         confirm_offset = min(log.confirm_offset, self._whole_offset)
         header = codec.FrameHeader(body_bytes, offset, entry.epoch, entry.start_offset, confirm_offset)
         if body_bytes:
-            self.position += body_bytes
+            self.position = LogOffset(self.position + body_bytes)
             self.sent_bytes += body_bytes
             self._window_bytes += body_bytes
         return SendFrame(codec.encode_frame_header(header), offset, body_bytes)

@@ -15,6 +15,7 @@ Source: AutoSwitchHAClient.doTruncate, AutoSwitchHAConnection 5.4.0 for the star
 from dataclasses import dataclass
 from typing import Final
 
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.epoch import EpochList, PointRule, truncation_point
 from ha_sidecar.transfer.actions import CloseReason, DivergenceReason
 from ha_sidecar.transfer.codec import HandshakeReply
@@ -61,8 +62,8 @@ class OwnLog:
     [min_offset, max_offset) and its epochs; equal offsets if empty.
     """
 
-    min_offset: int
-    max_offset: int
+    min_offset: LogOffset
+    max_offset: LogOffset
     epochs: EpochList
 
     @property
@@ -75,7 +76,7 @@ class OwnLog:
 class StartPlan:
     """How to go on: the first ack in bytes and the rule it follows from (None for an empty log)."""
 
-    start_offset: int
+    start_offset: LogOffset
     rule: PointRule | None
 
 
@@ -109,16 +110,16 @@ def decide(
     return StartPlan(point.offset, point.rule)
 
 
-def newest_file_offset(reply: HandshakeReply, config: SlaveConfig) -> int:
+def newest_file_offset(reply: HandshakeReply, config: SlaveConfig) -> LogOffset:
     """Return where the master's newest file starts, whose files are as long as the slave's."""
-    return reply.max_offset - reply.max_offset % config.mapped_file_bytes
+    return LogOffset(reply.max_offset - reply.max_offset % config.mapped_file_bytes)
 
 
-def _empty_start(reply: HandshakeReply, config: SlaveConfig) -> int:
+def _empty_start(reply: HandshakeReply, config: SlaveConfig) -> LogOffset:
     first = reply.epochs.first
     if first is None or not config.start_at_file:
-        return 0
+        return LogOffset(0)
     if config.sync_from_last_file and newest_file_offset(reply, config) >= first.start_offset:
-        return 0
+        return LogOffset(0)
     files = -(-first.start_offset // config.mapped_file_bytes)
-    return files * config.mapped_file_bytes
+    return LogOffset(files * config.mapped_file_bytes)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.epoch import EpochList
 
 BATCH_BYTES_DEFAULT: Final = 512 << 10
@@ -48,9 +49,9 @@ class LogView:
         generation: another number after each truncation.
     """
 
-    min_offset: int
-    end_offset: int
-    confirm_offset: int
+    min_offset: LogOffset
+    end_offset: LogOffset
+    confirm_offset: LogOffset
     epochs: EpochList
     generation: int = 0
 

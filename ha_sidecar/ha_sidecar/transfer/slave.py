@@ -43,6 +43,7 @@ AutoSwitchHAService.removeConnection, AutoSwitchHAConnection.HAServerReader and 
 from enum import Enum, auto
 from typing import Final
 
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.epoch import EpochEntry, EpochList
 from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.actions import (
@@ -131,10 +132,10 @@ class SlaveMachine:
     def __init__(self, config: SlaveConfig, own: OwnLog) -> None:
         """Prepare a connection; `own` is what the log holds now."""
         self.state = SlaveState.IDLE
-        self.position = 0 if own.is_empty else own.max_offset
+        self.position = LogOffset(0) if own.is_empty else own.max_offset
         self.epochs = own.epochs
-        self.master_max_offset = 0
-        self.confirm_offset = -1
+        self.master_max_offset = LogOffset(0)
+        self.confirm_offset = LogOffset(-1)
         self._config: Final = config
         self._own: Final = own
         self._empty = own.is_empty
@@ -142,8 +143,8 @@ class SlaveMachine:
         self._pending = bytearray()
         self._stream_offset = 0
         self._body_left_bytes = 0
-        self._first_offset = 0
-        self._acked_offset = 0
+        self._first_offset = LogOffset(0)
+        self._acked_offset = LogOffset(0)
         self._caught_up = False
         self._in_sync = False
         self._connected_ms = 0
@@ -182,7 +183,7 @@ class SlaveMachine:
             raise
         return actions
 
-    def stored(self, offset: int, now_ms: int) -> list[Action]:
+    def stored(self, offset: LogOffset, now_ms: int) -> list[Action]:
         """Learn that the log is safe below `offset`; ack it if that is news."""
         if self.state is not SlaveState.TRANSFER or offset <= self._acked_offset:
             return []
@@ -238,7 +239,7 @@ class SlaveMachine:
         self._move(SlaveEvent.CLOSE)
         return [Diverged(reason, detail)]
 
-    def _ack(self, offset: int, now_ms: int) -> SendBytes:
+    def _ack(self, offset: LogOffset, now_ms: int) -> SendBytes:
         self._acked_offset = offset
         self._acked_ms = now_ms
         return SendBytes(codec.encode_ack(offset))
@@ -288,7 +289,7 @@ class SlaveMachine:
     def _take_body(self, view: memoryview, actions: list[Action], now_ms: int) -> int:
         taken = min(self._body_left_bytes, len(view))
         actions.append(AppendBody(self.position, view[:taken]))
-        self.position += taken
+        self.position = LogOffset(self.position + taken)
         self._body_left_bytes -= taken
         self._progress_ms = now_ms
         self.master_max_offset = max(self.master_max_offset, self.position)
@@ -334,7 +335,7 @@ class SlaveMachine:
         if header.body_bytes and self._empty:
             self._empty = False
             self.position = header.offset
-        end_offset = self.position + header.body_bytes
+        end_offset = LogOffset(self.position + header.body_bytes)
         self._note_epoch(header, end_offset)
         self._adopt_up_to(end_offset, actions)
         self._body_left_bytes = header.body_bytes
@@ -356,7 +357,7 @@ class SlaveMachine:
         if header.offset % file_bytes + header.body_bytes > file_bytes:
             raise self._broken(f"{header.body_bytes} bytes at {header.offset} cross the end of a file")
 
-    def _note_epoch(self, header: codec.FrameHeader, end_offset: int) -> None:
+    def _note_epoch(self, header: codec.FrameHeader, end_offset: LogOffset) -> None:
         """Learn an epoch that began after the reply, or compare the header with the known epochs."""
         entry = EpochEntry(header.epoch, header.epoch_start_offset)
         known = self._truth.get(header.epoch)
@@ -373,7 +374,7 @@ class SlaveMachine:
             raise self._broken(f"epoch {entry} does not follow {self._truth} in a log up to {end_offset}")
         self._truth = self._truth.appended(entry)
 
-    def _adopt_up_to(self, end_offset: int, actions: list[Action]) -> None:
+    def _adopt_up_to(self, end_offset: LogOffset, actions: list[Action]) -> None:
         epochs = self._truth.starting_up_to(end_offset)
         if epochs != self.epochs:
             self.epochs = epochs

@@ -62,7 +62,7 @@ async def announce(
 
 async def announce_trouble(
     environment: Environment,
-    observed: ObservedCluster | ObservedGroup,
+    observed: ObservedCluster | ObservedGroup | ObservedReport,
     plan: ResourcePlan,
     troubles: Sequence[MemberTrouble],
 ) -> None:

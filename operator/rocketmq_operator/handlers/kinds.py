@@ -146,10 +146,11 @@ async def _announce_group(
 async def _announce_report(
     environment: Environment,
     observed: ObservedReport,
-    _: ResourcePlan,
+    plan: ResourcePlan,
     status: Any,  # noqa: ANN401 - its own status
 ) -> None:
     await announce_run(environment, observed, status)
+    await announce_trouble(environment, observed, plan, observed.troubles)
 
 
 def _cluster_step_takes_time(step: Step) -> bool:

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Final
 
+from controller_core.groups.keys import BrokerId
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import FrameDecoder, encode
@@ -22,7 +23,7 @@ WITHIN_S: Final = 20.0
 V5_2_0: Final = 453
 V5_5_0: Final = 513
 """MQVersion's ordinals, as clients send them."""
-BEFORE: Final = GroupFacts(1, "a:1", 3, (1, 2, 3), ())
+BEFORE: Final = GroupFacts(BrokerId(1), "a:1", 3, (BrokerId(1), BrokerId(2), BrokerId(3)), ())
 
 
 def request(

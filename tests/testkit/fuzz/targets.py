@@ -17,6 +17,7 @@ from controller_core.remoting.codes import SerializeType
 from controller_core.remoting.errors import BodyError, FrameError, HeaderError, RemotingProtocolError
 from controller_core.remoting.frame import FrameDecoder, decode_frame, encode
 from controller_core.remoting.header import Header
+from controller_core.remoting.numbers import LogOffset
 from controller_core.server.peers import codec as peer_codec
 from controller_core.server.peers.codec import PeerProtocolError
 from ha_sidecar.commitlog.records import RecordKind, check_record, texts_hold_nul, texts_lack_bytes
@@ -160,7 +161,9 @@ def epoch_file(data: bytes) -> None:
 
 def ha_slave(data: bytes) -> None:
     """Receive from a master of the HA port; only the connection may end."""
-    machine = SlaveMachine(SlaveConfig(2, FILE_BYTES), OwnLog(0, 100, EpochList.of((1, 0))))
+    machine = SlaveMachine(
+        SlaveConfig(2, FILE_BYTES), OwnLog(LogOffset(0), LogOffset(100), EpochList.of((1, 0)))
+    )
     machine.connected(0)
     cut = data[0] if data else 0
     try:

@@ -7,6 +7,7 @@ import contextlib
 import socket
 from typing import Final, Self
 
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.codec import FrameHeader, Handshake, HandshakeReply
@@ -48,7 +49,7 @@ class HandMaster:
 
     def reply(self, max_offset: int, *epochs: tuple[int, int]) -> None:
         """Answer the handshake."""
-        self.peer.sendall(codec.encode_reply(HandshakeReply(max_offset, EpochList.of(*epochs))))
+        self.peer.sendall(codec.encode_reply(HandshakeReply(LogOffset(max_offset), EpochList.of(*epochs))))
 
     def send_log(self, log: bytes, start_offset: int, epoch: int, batch_bytes: int = 333) -> None:
         """Send log bytes in small batches, none across a file's end."""
@@ -61,7 +62,7 @@ class HandMaster:
 
     def send_frame(self, body: bytes, offset: int, epoch: int) -> None:
         """Send one frame, whatever its body, of an epoch that starts at 0."""
-        header = FrameHeader(len(body), offset, epoch, 0, offset)
+        header = FrameHeader(len(body), LogOffset(offset), epoch, LogOffset(0), LogOffset(offset))
         self.peer.sendall(codec.encode_frame_header(header) + body)
 
     def ack(self) -> int:
@@ -124,7 +125,7 @@ class HandSlave:
 
     def ack(self, offset: int) -> None:
         """Acknowledge."""
-        self.send(codec.encode_ack(offset))
+        self.send(codec.encode_ack(LogOffset(offset)))
 
     def frame(self) -> tuple[FrameHeader, bytes]:
         """Return the next frame."""

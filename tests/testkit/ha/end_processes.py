@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, Self
 
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.commitlog.served import ServedStore
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.commitlog.syncer import Syncer
@@ -223,7 +224,7 @@ def drop(pipe: Connection, address: tuple[str, int], end_offset: int, master_pid
         peer.sendall(codec.encode_handshake(codec.Handshake(NO_BROKER_ID, async_learner=True)))
         head = peer.recv(codec.REPLY_HEADER_BYTES, socket.MSG_WAITALL)
         peer.recv(codec.reply_bytes(head, 0) - codec.REPLY_HEADER_BYTES, socket.MSG_WAITALL)
-        peer.sendall(codec.encode_ack(0))
+        peer.sendall(codec.encode_ack(LogOffset(0)))
         position = body_left = 0
         header = bytearray()
         watch.saw(0)
@@ -241,7 +242,7 @@ def drop(pipe: Connection, address: tuple[str, int], end_offset: int, master_pid
                         body_left = codec.decode_frame_header(header).body_bytes
                         header.clear()
                 at += taken
-            peer.sendall(codec.encode_ack(position))
+            peer.sendall(codec.encode_ack(LogOffset(position)))
     watch.saw(position)
     pipe.send(watch.transfer)
 

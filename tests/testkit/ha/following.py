@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from controller_core.channel import Connection, Server, serve
+from controller_core.groups.keys import BrokerId
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ExchangeHAInfoResponseHeader
@@ -24,7 +25,7 @@ from ha_sidecar.replica.group_view import FollowedGroup, MasterRole
 from ha_sidecar.replica.metrics import ReplicaMetrics, ReplicaNumbers
 
 WAIT_S: Final = 60.0
-OUR_ID: Final = 2
+OUR_ID: Final = BrokerId(2)
 _POLL_S: Final = 0.01
 _NOWHERE: Final = ("127.0.0.1", 1)
 
@@ -87,7 +88,7 @@ class Following:
         met_at = f"127.0.0.1:{server.port}"
         if lent:
             self.lent[lent] = met_at
-        if not self.view.learn(epoch, master_id, lent or met_at, None):
+        if not self.view.learn(epoch, BrokerId(master_id), lent or met_at, None):
             raise AssertionError(f"epoch {epoch} is not a new epoch")
 
     async def reach(self, offset: int) -> None:

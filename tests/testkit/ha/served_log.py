@@ -5,6 +5,7 @@ It has records with known ends, epochs, and a view of the moment.
 
 from bisect import bisect_right
 
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.epoch import EpochEntry, EpochList
 from ha_sidecar.transfer.served_log import LogView
 from testkit.ha.messages import boundaries, log_bytes
@@ -34,7 +35,7 @@ class ServedLog:
 
     def open_epoch(self, epoch: int) -> None:
         """Begin an epoch at the end, as a new master does."""
-        self.epochs = self.epochs.appended(EpochEntry(epoch, self.end_offset))
+        self.epochs = self.epochs.appended(EpochEntry(epoch, LogOffset(self.end_offset)))
 
     def append(self, count: int, body_bytes: int = 20, mark: bytes = b"m") -> None:
         """Append messages, with a BLANK wherever a file could not take the next one."""
@@ -60,4 +61,10 @@ class ServedLog:
     def view(self, confirm_offset: int | None = None) -> LogView:
         """Return the log as it is now; all of it is confirmed unless said otherwise."""
         confirm = self.end_offset if confirm_offset is None else confirm_offset
-        return LogView(self.min_offset, self.end_offset, confirm, self.epochs, self.generation)
+        return LogView(
+            LogOffset(self.min_offset),
+            LogOffset(self.end_offset),
+            LogOffset(confirm),
+            self.epochs,
+            self.generation,
+        )

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.epoch import EpochList
 from testkit.ha.messages import blank, message
@@ -43,9 +44,9 @@ def fill(store: ReplicaStore, total_bytes: int, body_bytes: int) -> int:
         parts.append(memoryview(record))
         offset += len(record)
         if len(parts) >= _PARTS_MAX or offset % file_bytes == 0:
-            log.append(start, parts)
+            log.append(LogOffset(start), parts)
             start, parts = offset, []
     if parts:
-        log.append(start, parts)
+        log.append(LogOffset(start), parts)
     log.sync()
     return offset

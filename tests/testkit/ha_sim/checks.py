@@ -12,6 +12,7 @@ prefix      a connected slave's log is a beginning of its master's
 
 from dataclasses import dataclass, field
 
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.commitlog.records import RecordKind, check_record
 from ha_sidecar.epoch import EpochList
 
@@ -86,7 +87,7 @@ def check_recovered(held: Held, found: bytes, file_bytes: int) -> None:
 def check_labels(found: bytes, epochs: EpochList, file_bytes: int) -> None:
     """Hold the epoch list against the epochs that the messages themselves name."""
     for offset, _, epoch in messages(found, file_bytes):
-        entry = epochs.find_by_offset(offset)
+        entry = epochs.find_by_offset(LogOffset(offset))
         if entry is None or entry.epoch != epoch:
             raise SafetyViolation(f"the message at {offset} is of epoch {epoch}, the list says {entry}")
 

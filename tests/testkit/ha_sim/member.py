@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.commitlog.cuts import LogCutError
 from ha_sidecar.commitlog.layout import LogLayoutError
 from ha_sidecar.commitlog.record_ends import RecordEnds
@@ -97,7 +98,7 @@ class SteppedLink(HaLink):
         except BrokenPipeError:
             return LinkEnd("ConnectionLost")
 
-    def _write(self, offset: int, run: list[memoryview]) -> None:
+    def _write(self, offset: LogOffset, run: list[memoryview]) -> None:
         if run:
             self._member.held.write(offset, b"".join(run))
         try:
@@ -106,7 +107,7 @@ class SteppedLink(HaLink):
             del self._member.held.data[offset:]
             raise
 
-    def _truncate(self, to_offset: int) -> LinkEnd | None:
+    def _truncate(self, to_offset: LogOffset) -> LinkEnd | None:
         self._member.tempt()
         held = self._member.held
         held.floor = min(held.floor, to_offset)
@@ -260,7 +261,7 @@ class Member:
         record = message(at, body, properties=properties)
         if len(record) + 8 > rest_bytes:
             self._append(at, blank(rest_bytes))
-            at += rest_bytes
+            at = LogOffset(at + rest_bytes)
             record = message(at, body, properties=properties)
         self._append(at, record)
 
@@ -268,7 +269,7 @@ class Member:
         assert self.store is not None
         self.held.write(at, data)
         try:
-            self.store.log.append(at, [memoryview(data)])
+            self.store.log.append(LogOffset(at), [memoryview(data)])
         except NoRoomError:
             del self.held.data[at:]
             self.refusals += 1

@@ -11,7 +11,7 @@ class PodFault(StrEnum):
 
     UNSCHEDULABLE = "unschedulable"
     UNBOUND = "unbound"
-    """Its claim has no volume."""
+    """Its claim is not bound to a volume."""
     IMAGE = "image"
     CRASH = "crash"
     MEMORY = "memory"

@@ -23,7 +23,7 @@ from controller_core.groups.commands import (
     encode,
 )
 from controller_core.groups.group import Group
-from controller_core.groups.keys import GroupKey, MasterEpoch
+from controller_core.groups.keys import BrokerId, GroupKey, MasterEpoch
 from controller_core.groups.replies import Outcome
 from controller_core.groups.state import GroupsState
 
@@ -44,9 +44,16 @@ def check_code(broker_id: int) -> str:
     return f"127.0.0.1:{9000 + broker_id};17"
 
 
+def ids_of(ids: Iterable[int]) -> tuple[BrokerId, ...]:
+    """Return broker ids that a test wrote as numbers."""
+    return tuple(map(BrokerId, ids))
+
+
 def live(*brokers: int | LiveBroker) -> tuple[LiveBroker, ...]:
     """Return living members, given by id or whole."""
-    return tuple(broker if isinstance(broker, LiveBroker) else LiveBroker(broker) for broker in brokers)
+    return tuple(
+        broker if isinstance(broker, LiveBroker) else LiveBroker(BrokerId(broker)) for broker in brokers
+    )
 
 
 class GroupsDriver:
@@ -85,7 +92,7 @@ class GroupsDriver:
                 cluster=self.key.cluster,
                 broker_name=self.key.broker_name,
                 stamp=self.now,
-                broker_id=broker_id,
+                broker_id=BrokerId(broker_id),
                 check_code=check_code(broker_id) if code is None else code,
                 log_replica=log_replica,
             )
@@ -106,10 +113,10 @@ class GroupsDriver:
                 cluster=self.key.cluster,
                 broker_name=self.key.broker_name,
                 stamp=self.now,
-                broker_id=broker_id,
+                broker_id=BrokerId(broker_id),
                 address=address,
                 log_replica=log_replica,
-                alive=tuple(alive),
+                alive=ids_of(alive),
                 take_up=take_up,
             )
         )
@@ -125,18 +132,18 @@ class GroupsDriver:
         cluster: str = "",
     ) -> Outcome:
         """Replace the SyncStateSet (1001), as the master of now unless told otherwise."""
-        members = tuple(members)
+        wanted = ids_of(members)
         group = self.state.get(self.key) or Group(self.key)
         return self.apply(
             AlterSyncStateSet(
                 cluster=cluster,
                 broker_name=self.key.broker_name,
                 stamp=self.now,
-                master_id=(group.master_id or 0) if master_id is None else master_id,
+                master_id=BrokerId((group.master_id or 0) if master_id is None else master_id),
                 master_epoch=group.master_epoch if master_epoch is None else master_epoch,
-                members=members,
+                members=wanted,
                 set_epoch=group.set_epoch if set_epoch is None else set_epoch,
-                alive=members if alive is None else tuple(alive),
+                alive=wanted if alive is None else ids_of(alive),
             )
         )
 
@@ -162,7 +169,7 @@ class GroupsDriver:
             cluster=self.key.cluster,
             broker_name=self.key.broker_name,
             stamp=self.now,
-            requester_id=by,
+            requester_id=None if by is None else BrokerId(by),
             designate=designate,
             cause=cause or Cause.MASTER_MISSING,
             alive=live(*alive),
@@ -170,7 +177,7 @@ class GroupsDriver:
             suspicion=suspicion,
             replaced_epoch=replaced_epoch,
             told_epoch=told_epoch,
-            acting_id=acting_id,
+            acting_id=None if acting_id is None else BrokerId(acting_id),
             logs=logs,
         )
 
@@ -211,7 +218,7 @@ class GroupsDriver:
         """Return the leader's belief that the recorded master has just died."""
         group = self.group
         return Suspicion(
-            group.master_id or 0,
+            group.master_id or BrokerId(0),
             group.master_epoch,
             self.now,
             last_heartbeat_ns=self.now.utc_ns - SECOND_NS // 2,
@@ -233,7 +240,7 @@ class GroupsDriver:
                 stamp=self.now,
                 ids_text=ids,
                 clean_living=clean_living,
-                alive=tuple(alive),
+                alive=ids_of(alive),
             )
         )
 

@@ -1,4 +1,4 @@
-"""Members of a group and a cluster in memory, and what can keep each of them from working."""
+"""Members of a group and a cluster in memory, and the troubles that each can have."""
 
 from dataclasses import dataclass
 from typing import Any

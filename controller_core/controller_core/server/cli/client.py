@@ -67,13 +67,11 @@ async def groups(arguments: Namespace) -> None:
     for group in value["groups"]:
         in_sync = f"{len(group['sync_state_set'])}/{len(group['replicas'])}"
         reason = group["failure_reason"] or ""
-        show(
-            f"{group['cluster']}/{group['name']}  epoch {group['master_epoch']}  in sync {in_sync}  {reason}".rstrip()
-        )
+        name = f"{group['cluster']}/{group['name']}"
+        show(f"{name}  epoch {group['master_epoch']}  in sync {in_sync}  {reason}".rstrip())
         for replica in group["replicas"]:
-            show(
-                f"  {replica['broker_id']:>3}  {_role(replica):<6}  {replica['address']:<24}  {_state(replica)}"
-            )
+            member = f"{replica['broker_id']:>3}  {_role(replica):<6}  {replica['address']:<24}"
+            show(f"  {member}  {_state(replica)}")
 
 
 async def failovers(arguments: Namespace) -> None:
@@ -85,8 +83,9 @@ async def failovers(arguments: Namespace) -> None:
     for record in value["failovers"]:
         old, new = record["old_master_id"], record["new_master_id"]
         change = f"{new} again" if old == new else f"{old or '-'} -> {new}"
+        cause = f"{record['cause']:<18}"
         show(
-            f"{_time(record['proposed_ns'])}  {record['correlation_id']:<32}  {record['cause']:<18}  {change:<10}  "
+            f"{_time(record['proposed_ns'])}  {record['correlation_id']:<32}  {cause}  {change:<10}  "
             f"role taken {_after(record['suspected_ns'] or record['proposed_ns'], record['role_taken_ns'])}"
         )
 
@@ -114,9 +113,8 @@ async def elect(arguments: Namespace) -> None:
     if arguments.output == "json":
         show_json(value)
     else:
-        show(
-            f"{arguments.cluster}/{arguments.group}: broker {value['master_id']} is master, epoch {value['master_epoch']}"
-        )
+        done = f"broker {value['master_id']} is master, epoch {value['master_epoch']}"
+        show(f"{arguments.cluster}/{arguments.group}: {done}")
 
 
 async def transfer(arguments: Namespace) -> None:

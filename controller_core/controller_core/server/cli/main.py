@@ -162,9 +162,8 @@ def _inspect(parsed: argparse.Namespace) -> int:
             sys.stdout.write(json.dumps(row) + "\n")
         else:
             place = f"{row['file']}+{row['offset']}"
-            client.show(
-                f"{place:<40} {row['kind']:<10} index {row['index'] or '-':>8}  term {row['term'] or '-':>4}  {row['text']}"
-            )
+            numbers = f"index {row['index'] or '-':>8}  term {row['term'] or '-':>4}"
+            client.show(f"{place:<40} {row['kind']:<10} {numbers}  {row['text']}")
     return EXIT_LOG if damaged else 0
 
 

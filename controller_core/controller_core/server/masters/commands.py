@@ -15,14 +15,14 @@ from collections.abc import Callable
 
 from controller_core.groups import commands
 from controller_core.groups.commands import Cause, LiveBroker, Suspicion
-from controller_core.groups.keys import GroupKey
+from controller_core.groups.keys import BrokerId, GroupKey
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.server.clock import Clock
 
 AliveOf = Callable[[str, str], tuple[LiveBroker, ...]]
 """Given cluster (may be empty) and brokerName: the members that are alive now."""
-AliveIdsOf = Callable[[str, str], tuple[int, ...]]
+AliveIdsOf = Callable[[str, str], tuple[BrokerId, ...]]
 """The same, their ids alone."""
 
 
@@ -43,7 +43,7 @@ class CommandMaker:
             cluster=header.cluster_name,
             broker_name=header.broker_name,
             stamp=self._clock.stamp(),
-            broker_id=header.applied_broker_id,
+            broker_id=BrokerId(header.applied_broker_id),
             check_code=header.register_check_code,
             log_replica=header.replica_kind == headers.REPLICA_KIND_LOG,
         )
@@ -56,7 +56,7 @@ class CommandMaker:
             cluster=header.cluster_name,
             broker_name=header.broker_name,
             stamp=self._clock.stamp(),
-            broker_id=header.broker_id,
+            broker_id=BrokerId(header.broker_id),
             address=header.broker_address,
             log_replica=header.replica_kind == headers.REPLICA_KIND_LOG,
             alive=self._alive_ids_of(header.cluster_name, header.broker_name),
@@ -71,9 +71,9 @@ class CommandMaker:
             cluster=cluster,
             broker_name=header.broker_name,
             stamp=self._clock.stamp(),
-            master_id=header.master_broker_id,
+            master_id=BrokerId(header.master_broker_id),
             master_epoch=header.master_epoch,
-            members=tuple(sorted(wanted.sync_state_set)),
+            members=tuple(sorted(map(BrokerId, wanted.sync_state_set))),
             set_epoch=wanted.sync_state_set_epoch,
             alive=self._alive_ids_of(cluster, header.broker_name),
         )
@@ -85,7 +85,7 @@ class CommandMaker:
             cluster=cluster,
             broker_name=header.broker_name,
             stamp=self._clock.stamp(),
-            requester_id=None if nobody else header.broker_id,
+            requester_id=None if nobody else BrokerId(header.broker_id),
             designate=header.designate_elect and not nobody,
             cause=Cause.DESIGNATED if header.designate_elect else Cause.BROKER_REQUEST,
             alive=self._alive_of(cluster, header.broker_name),

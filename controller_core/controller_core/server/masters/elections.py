@@ -1,11 +1,11 @@
 """The leader's own elections: on a death at once, on a scan for what deaths could not tell.
 
-    a member died that is its group's recorded master       ->  elect now; if no member can win, the group gets a
-                                                                new epoch without a master, which fences the
-                                                                old one
+    a member died that is its group's recorded master       ->  elect now; if no member can win, the group
+                                                                gets a new epoch without a master, which
+                                                                fences the old one
     a member came alive in a group without a living master  ->  elect, if a member can win
-    leadership gained, every scanInactiveMasterInterval     ->  the same for all groups, and due first elections
-                                                                (`first_elections`)
+    leadership gained, every scanInactiveMasterInterval     ->  the same for all groups, and due first
+                                                                elections (`first_elections`)
 
 Silence counts only after this node has listened for one heartbeat timeout (`groups.scan.may_elect`); a
 connection that this node saw close counts at once. At most one election per group is under way; events during

@@ -6,10 +6,10 @@ whether all members have sent heartbeats, when the last one came, which one acts
     a broker asks for a master (1002)   the leader waits for its heartbeat, which tells its log; it refuses
                                         the request while unregistered members of the group send heartbeats,
                                         for one wait
-    every scan                          a group is due if all members have sent heartbeats, and no member came for
-                                        `firstElectionWaitMs`
-    a group is due                      the leader asks each member that did not ask for a master its role (907),
-                                        then every member its list of epochs (1007, `member_logs`)
+    every scan                          a group is due if all members have sent heartbeats, and no member came
+                                        for `firstElectionWaitMs`
+    a group is due                      the leader asks each member that did not ask for a master its role
+                                        (907), then every member its list of epochs (1007, `member_logs`)
 
 A restarted broker asks for a master (1002) until it knows one; until then it refuses writes. A running broker
 does not ask while its own epoch is above ours; it continues as master or slave. So a member that reports to
@@ -31,7 +31,7 @@ from msgspec.structs import replace
 from controller_core.groups.commands import ElectMaster
 from controller_core.groups.first_elections import is_first, told_epoch, unheard_ids
 from controller_core.groups.group import Group
-from controller_core.groups.keys import GroupKey, ReplicaKey, comma_list
+from controller_core.groups.keys import BrokerId, GroupKey, ReplicaKey, comma_list
 from controller_core.groups.policy import is_electable
 from controller_core.groups.replies import GroupReply
 from controller_core.groups.state import GroupsState
@@ -170,7 +170,7 @@ class FirstElections:
         acting = [member for member, yes in zip(members, says_so, strict=True) if yes]
         return max(acting, key=lambda member: member.epoch).id if acting else None
 
-    async def _is_master(self, group: Group, broker_id: int) -> bool:
+    async def _is_master(self, group: Group, broker_id: BrokerId) -> bool:
         try:
             answer = await ask_or_raise(
                 self._ask, group.address(broker_id) or "", RequestCode.GET_BROKER_HA_STATUS

@@ -20,7 +20,7 @@ from itertools import islice
 from controller_core.groups.commands import LiveBroker
 from controller_core.groups.first_elections import has_absurd_epoch
 from controller_core.groups.group import Group
-from controller_core.groups.keys import ReplicaKey
+from controller_core.groups.keys import BrokerId, LogOffset, ReplicaKey
 from controller_core.groups.liveness import EXPIRY_LATENESS_MS_MAX, STARTING_MS, Death, LivenessTable
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.headers import BrokerHeartbeatRequestHeader
@@ -60,7 +60,7 @@ class HeartbeatReceiver:
         host = "" if entry is None else self._hosts.get(entry.channel_id, "")
         return f"{host}:{announced.rpartition(':')[2]}" if host else announced
 
-    def beat(self, channel_id: int, header: BrokerHeartbeatRequestHeader, broker_id: int) -> ReplicaKey:
+    def beat(self, channel_id: int, header: BrokerHeartbeatRequestHeader, broker_id: BrokerId) -> ReplicaKey:
         """Take up a heartbeat (904); return the key of its sender."""
         key = ReplicaKey(header.cluster_name, header.broker_name, broker_id)
         is_new = self.table.beat(
@@ -69,8 +69,8 @@ class HeartbeatReceiver:
             self._clock.now_ms(),
             timeout_ms=header.heartbeat_timeout_mills,
             epoch=header.epoch,
-            max_offset=header.max_offset,
-            confirm_offset=header.confirm_offset,
+            max_offset=_offset(header.max_offset),
+            confirm_offset=_offset(header.confirm_offset),
             priority=header.election_priority,
             address=header.broker_addr,
         )
@@ -93,7 +93,7 @@ class HeartbeatReceiver:
         entry = self.table.get(key)
         return entry is None or entry.has_beaten
 
-    def unregistered_ids(self, group: Group) -> tuple[int, ...]:
+    def unregistered_ids(self, group: Group) -> tuple[BrokerId, ...]:
         """Return the unregistered ids whose heartbeats name this group and tell a master epoch."""
         return tuple(
             member.id
@@ -132,7 +132,7 @@ class HeartbeatReceiver:
         group = self._state.find_one(broker_name, cluster)
         return () if group is None else self.table.alive(group.key, captured(group))
 
-    def alive_ids_of(self, cluster: str, broker_name: str) -> tuple[int, ...]:
+    def alive_ids_of(self, cluster: str, broker_name: str) -> tuple[BrokerId, ...]:
         """Return the ids of those that `alive_of` returns, ascending."""
         return tuple(broker.id for broker in self.alive_of(cluster, broker_name))
 
@@ -178,7 +178,7 @@ class HeartbeatReceiver:
         return min(TICK_S, max(_TICK_MIN_S, (deadline_ms + 1 - self._clock.now_ms()) / _MS_PER_S))
 
 
-def captured(group: Group) -> Iterable[int]:
+def captured(group: Group) -> Iterable[BrokerId]:
     """Return the ids whose life commands capture.
 
     All, or of a group that outgrew its bound the SyncStateSet first.
@@ -190,3 +190,7 @@ def captured(group: Group) -> Iterable[int]:
 
 def _ignore(_value: Iterable[object]) -> None:
     """Do nothing: the callback before somebody sets it."""
+
+
+def _offset(told: int | None) -> LogOffset | None:
+    return None if told is None else LogOffset(told)

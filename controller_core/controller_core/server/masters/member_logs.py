@@ -8,12 +8,12 @@ node decides by the same ones.
     silence, or the answer of another member     ->  the election waits for `LISTS_AWAITED_MS` from the first
                                                      request on; then compared by its heartbeat; logged
 
-Why the heartbeat: the epoch that it tells nearly always holds messages. To pass the member over, or to rank it
-last, could elect an older log and cut acknowledged messages; to wait without end would leave the group without
-a master. What remains is the fault of an empty epoch, and only for a member that does not answer.
+Why the heartbeat: the epoch that it tells nearly always holds messages. To pass the member over, or to rank
+it last, could elect an older log and cut acknowledged messages; to wait without end would leave the group
+without a master. What remains is the fault of an empty epoch, and only for a member that does not answer.
 
-Time: a scan asks at most `ASKED_AT_ONCE_MAX` members at once, each for one question's time-out. Size: a list of
-more than `LIST_BYTES_MAX` bytes is not read.
+Time: a scan asks at most `ASKED_AT_ONCE_MAX` members at once, each for one question's time-out. Size: a list
+of more than `LIST_BYTES_MAX` bytes is not read.
 
 Source: AdminBrokerProcessor.getBrokerEpochCache of 5.5.0.
 """
@@ -26,7 +26,7 @@ from typing import Final
 from controller_core.groups.commands import LiveBroker, MemberLog
 from controller_core.groups.first_elections import EPOCH_JUMP_MAX
 from controller_core.groups.group import Group
-from controller_core.groups.keys import GroupKey, comma_list
+from controller_core.groups.keys import BrokerId, GroupKey, LogOffset, comma_list
 from controller_core.groups.member_logs import log_of_list
 from controller_core.remoting.bodies import EpochEntryCache
 from controller_core.remoting.codes import RequestCode
@@ -94,7 +94,9 @@ class MemberLogs:
         logs = (answer for answer in by_id.values() if isinstance(answer, MemberLog))
         return tuple(sorted(logs, key=lambda log: log.id))
 
-    async def _answer(self, group: Group, broker_id: int, turns: asyncio.Semaphore) -> MemberLog | Exception:
+    async def _answer(
+        self, group: Group, broker_id: BrokerId, turns: asyncio.Semaphore
+    ) -> MemberLog | Exception:
         address = group.address(broker_id) or ""
         try:
             async with turns:
@@ -107,7 +109,7 @@ class MemberLogs:
             return error
 
 
-def _usable(group: Group, broker_id: int, body: bytes) -> MemberLog:
+def _usable(group: Group, broker_id: BrokerId, body: bytes) -> MemberLog:
     """Return what an answer says.
 
     Raises:
@@ -124,7 +126,8 @@ def _usable(group: Group, broker_id: int, body: bytes) -> MemberLog:
         raise _OtherMemberError(
             f"member {told.broker_id} of {told.cluster_name}/{told.broker_name} answers for {broker_id}"
         )
-    log = log_of_list(broker_id, ((one.epoch, one.start_offset) for one in told.epoch_list), told.max_offset)
+    starts = ((one.epoch, one.start_offset) for one in told.epoch_list)
+    log = log_of_list(broker_id, starts, LogOffset(told.max_offset))
     if log.last_epoch - group.master_epoch > EPOCH_JUMP_MAX or log.max_offset < 0:
         raise RefusedError(f"its last epoch {log.last_epoch} or its end {log.max_offset} cannot be true")
     return log

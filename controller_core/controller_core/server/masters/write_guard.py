@@ -5,13 +5,15 @@ left. Java then counts the master alone and answers "stored", and the message is
 the new master. (RocketMQ 5.5.0: 5 of 12 switchovers under load lost 1 to 4 messages with notices to all at
 once, 1 of 26 with the first notice to the old master.) So, before the election is proposed:
 
-    ask the master for its minInSyncReplicas (26)                 port closed: go on without a guard, as RocketMQ does
+    ask the master for its minInSyncReplicas (26)                 port closed: go on without a guard, as
+                                                                  RocketMQ does
     note it in the replicated state (RaiseWriteGuard)
     set it out of reach (25)                                      new writes that wait for copies are refused
     wait until every slave of the set has the required part of the log (907)
     ask for the setting once more (26)                            an administrator may have changed it
     elect, tell, old master first
-    set it back (25), strike the note off (LiftWriteGuard)        repeated until done, the broker dies, or another leads
+    set it back (25), strike the note off (LiftWriteGuard)        repeated until done, the broker dies, or
+                                                                  another leads
 
 Whatever else goes wrong before the election refuses it (2012) with the broker's own words: no answer, a
 connection that fails otherwise, a refusal (access control), slaves that do not catch up. A switchover without
@@ -62,7 +64,7 @@ from controller_core.groups.commands import (
 )
 from controller_core.groups.elections import would_replace
 from controller_core.groups.group import Group
-from controller_core.groups.keys import GroupKey, ReplicaKey
+from controller_core.groups.keys import BrokerId, GroupKey, ReplicaKey
 from controller_core.groups.replies import Outcome
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.bodies import HARuntimeInfo
@@ -228,7 +230,7 @@ class WriteGuards:
 
     # The steps of a guard.
 
-    async def _noted(self, group: Group, master_id: int, address: str) -> bool:
+    async def _noted(self, group: Group, master_id: BrokerId, address: str) -> bool:
         """Note the guard and the setting of the master without it; return False if its port is closed."""
         try:
             setting = await self._setting_asked_twice(address)

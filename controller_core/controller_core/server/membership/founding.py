@@ -8,7 +8,8 @@ node asks all that its file names, again and again, until one line of this table
     one of them refuses it: not a member, or with another store  waits to be added (`members add`)
     one with a log counts it as a member                             waits until the leader brings it up
     no node has a log, all of them answer                          founds the cluster that the file describes
-    no node that answers has a log                                 asks on, or founds with a majority (`foundWithMajority`)
+    no node that answers has a log                                 asks on, or founds with a majority
+                                                                   (`foundWithMajority`)
 
 All of the table is about nodes without a log. Once founded, a cluster starts with any majority.
 """

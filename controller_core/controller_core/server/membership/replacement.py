@@ -2,8 +2,8 @@
 
 Which learners begin to vote and which members go, and when that makes no sense.
 
-    learners named in `add`       become voters  |  one entry enters the joint configuration, in which both majorities are
-    members named in `remove`     go             |  needed; once it is committed, the leader has the old half left behind
+    learners named in `add`       become voters  |  one entry enters the joint configuration, which needs
+    members named in `remove`     go             |  both majorities; then the leader leaves the old half
 
 Why not one at a time: three nodes that are replaced by three others one by one pass through six memberships,
 and a failure in the middle leaves any of them. Here it is the old one or the new one.

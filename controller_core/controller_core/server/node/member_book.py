@@ -8,8 +8,8 @@ by one knows its peers without any setting.
     AddLearner id, context            the member is added or replaced
     AddNode id (promotion), context   the same; without a context the book stays as it is
     UpdateNode id, context            the member is replaced; Raft's membership is unchanged
-    RemoveNode id                     the member is removed; in a joint change when that is left: until then the
-                                      member votes in the old half and must be reached
+    RemoveNode id                     the member is removed; in a joint change when that is left: until then
+                                      the member votes in the old half and must be reached
 
 The incarnation is what keeps a lost store from voting again. It is chosen when a store is made and recorded
 here at the first contact; after that, a node with this name and another store is refused (`peers.links`).

@@ -177,7 +177,7 @@ class Node:
         return await came_about(self, self.config.node_id, target, within_s)
 
     async def change_members(self, change: ConfChange | ConfChangeV2) -> ConfState:
-        """Change the membership, and return it once the change is applied here (a joint one entered, not left).
+        """Change the membership, and return it once it is applied here (a joint change: entered, not left).
 
         Raises:
             NotLeaderError: this node does not lead; nothing happened.

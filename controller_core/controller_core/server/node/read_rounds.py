@@ -1,6 +1,6 @@
 """Reads that wait for a quorum's word: all that arrive while one round is under way share the next.
 
-    waiting  --next round starts-->  in the round  --confirmed at an index-->  until that index is applied  -->  done
+    waiting --next round starts--> in the round --confirmed at an index--> until it is applied --> done
 
 A round that finds no quorum ends with the leadership (check-quorum), and its reads fail then.
 """

@@ -13,8 +13,10 @@ every node come to the same result from the same log?
 |---|---|---|
 | the entry is not a command of any release (`CommandDecodeError`) | its bytes | passes over it |
 | the command does not fit the state (`CommandApplyError`) | its bytes and the state | passes over it |
-| the entry looks like a command of a later release (`NewerCommandError`) | this node's release | ends: the others apply it |
-| no memory, too deep a recursion, a failed disk, an observer that fails, any other exception | this process | ends: the others apply it |
+| the entry looks like a command of a later release (`NewerCommandError`) | this node's release | ends |
+| no memory, too deep a recursion, a failed disk or observer, any other exception | this process | ends |
+
+Where it ends, the other nodes apply the entry.
 
 Passing over an entry changes nothing but the applied index, so all nodes keep the same digest, also through
 snapshots. It is logged as an error with index and term and counted (`skipped`). The counts of nodes that

@@ -1,10 +1,13 @@
 """The bytes that controllers exchange: frames, a greeting, and Raft's messages as MessagePack.
 
     frame      u32 big endian: bytes that follow, then one MessagePack array
-    greeting   [1, protocol version, cluster, from, to, own incarnation, expected incarnation, own address, asks]
+    greeting   [1, protocol version, cluster, from, to, own incarnation, expected incarnation,
+               own address, asks]
                first frame of the dialling node; `asks` wants the reply only
-    reply      [2, accepted, reason, why, own incarnation]     only frame of the other node; `why` is a `Refusal`
-    message    [3, type, to, from, term, log term, index, entries, commit, vote, snapshot, reject, hint, context]
+    reply      [2, accepted, reason, why, own incarnation]
+               only frame of the other node; `why` is a `Refusal`
+    message    [3, type, to, from, term, log term, index, entries, commit, vote, snapshot, reject,
+               hint, context]
                entries: [[term, index, type, data] ...], snapshot: nil or
                [index, term, [voters, outgoing, learners, next, auto leave], data]
     head       [4, bytes of the snapshot's data, the message's array with that data left out]

@@ -114,8 +114,9 @@ def _judge_member(greeting: Greeting, own: Identity, known: KnownPeer | None) ->
         return own.reply(reason, Refusal.UNKNOWN)
     if known.incarnation and not _same(greeting.incarnation, known.incarnation):
         return own.reply(
-            f"node {greeting.from_id} is a member with store {store_fingerprint(known.incarnation)} and comes with "
-            f"store {store_fingerprint(greeting.incarnation) or 'unknown'}: remove the member, then add it again",
+            f"node {greeting.from_id} is a member with store {store_fingerprint(known.incarnation)} "
+            f"and comes with store {store_fingerprint(greeting.incarnation) or 'unknown'}: "
+            "remove the member, then add it again",
             Refusal.INCARNATION,
         )
     return own.reply()

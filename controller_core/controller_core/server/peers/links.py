@@ -254,7 +254,8 @@ class IncomingLink(asyncio.Protocol):
             return
         if message.from_ != peer_id or message.to != self._own_id:
             raise PeerProtocolError(
-                f"a message from {message.from_} to {message.to} on the connection from {peer_id} to {self._own_id}"
+                f"a message from {message.from_} to {message.to} "
+                f"on the connection from {peer_id} to {self._own_id}"
             )
         self._receiver.receive(message)
 

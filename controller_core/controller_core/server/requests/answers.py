@@ -73,9 +73,8 @@ def _body(body: Body) -> bytes:
 
 def _election_bytes(view: ElectionView) -> bytes:
     key = view.key
-    return ElectMasterResponseBody.of(
-        key.cluster, key.broker_name, view.addresses, view.sync_state_set
-    ).encode()
+    addresses = None if view.addresses is None else {int(each): at for each, at in view.addresses.items()}
+    return ElectMasterResponseBody.of(key.cluster, key.broker_name, addresses, view.sync_state_set).encode()
 
 
 def _replicas_info(view: GroupSyncStateView) -> ReplicasInfo:

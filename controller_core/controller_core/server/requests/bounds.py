@@ -10,6 +10,7 @@ from typing import Final
 
 from controller_core.groups.broker_ids import id_problem, take_up_refusal
 from controller_core.groups.group import FIRST_BROKER_ID, Group, group_ext
+from controller_core.groups.keys import BrokerId
 from controller_core.groups.replies import GroupReply
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
@@ -72,18 +73,19 @@ def check_set(wanted: SyncStateSet) -> None:
 
 
 def refused_claim(group: Group | None, header: ApplyBrokerIdRequestHeader) -> GroupReply | None:
-    """Return the refusal of a claim (1013) of an impossible id, or above the bound of a group; None if it may be proposed.
+    """Return the refusal of a claim (1013) of an impossible id, or above the bound of a group, else None.
 
     The state machine itself answers claims of ids below 1, of ids that the group has, and for a group that is
     not there.
     """
-    broker_id = header.applied_broker_id
+    broker_id = BrokerId(header.applied_broker_id)
     if group is None or broker_id < FIRST_BROKER_ID or broker_id in group.replicas:
         return None
     if (problem := id_problem(group, broker_id)) is not None:
         remark = f"Fail to apply brokerId: {broker_id} in broker-set: {header.broker_name}: {problem}"
     elif len(group.replicas) >= GROUP_MEMBERS_MAX:
-        remark = f"Broker-set: {header.broker_name} has {len(group.replicas)} brokers, at most {GROUP_MEMBERS_MAX} are allowed"
+        count = f"{len(group.replicas)} brokers, at most {GROUP_MEMBERS_MAX} are allowed"
+        remark = f"Broker-set: {header.broker_name} has {count}"
     else:
         return None
     ext = group_ext(header.cluster_name, header.broker_name)
@@ -93,11 +95,11 @@ def refused_claim(group: Group | None, header: ApplyBrokerIdRequestHeader) -> Gr
 def refused_take_up(
     group: Group | None, header: RegisterBrokerToControllerRequestHeader
 ) -> GroupReply | None:
-    """Return the refusal of a registration (1003) whose unknown id must not be taken up, or is above the bound of a group.
+    """Return the refusal of a registration (1003) of an impossible id, or above the bound of a group.
 
     None if it may be proposed.
     """
-    problem = id_problem(group, header.broker_id)
+    problem = id_problem(group, BrokerId(header.broker_id))
     if problem is None and group is not None and len(group.replicas) >= GROUP_MEMBERS_MAX:
         problem = f"the group has {len(group.replicas)} brokers, at most {GROUP_MEMBERS_MAX} are allowed"
     if problem is None:

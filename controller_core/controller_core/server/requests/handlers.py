@@ -3,7 +3,7 @@
 | served | requests |
 |---|---|
 | by every node from what it knows itself | 904, 1005, 1009, 1010 |
-| by the leader, from the applied state under a lease or after ReadIndex | 1004, 1006, 1012, 1003 that brings nothing new |
+| by the leader, from the applied state (lease, ReadIndex) | 1004, 1006, 1012, 1003 that brings nothing new |
 | by the leader, through the log | 1001, 1002, 1003, 1011, 1013 |
 
 `handle` is called on the event loop for each request. Requests that memory can answer get their answer at
@@ -25,7 +25,7 @@ from typing import Final
 from controller_core.groups import reads, scan
 from controller_core.groups.commands import AnyCommand
 from controller_core.groups.group import Group
-from controller_core.groups.keys import GroupKey, ReplicaKey
+from controller_core.groups.keys import BrokerId, GroupKey, ReplicaKey
 from controller_core.groups.replies import GroupReply
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import SyncStateSet, decode_names
@@ -141,7 +141,7 @@ class Handlers:
         return self._by_leader(channel_id, request)
 
     def _must_wait(self, request: RemotingCommand) -> bool:
-        """Whether the answer would tell a broker of a new master before its turn (see `masters.notice_order`)."""
+        """Whether the answer would tell a broker of a new master before its turn (`masters.notice_order`)."""
         if request.code != RequestCode.CONTROLLER_GET_REPLICA_INFO:
             return False
         return self._submitter.changes.is_open((request.ext or {}).get("brokerName", ""))
@@ -198,7 +198,7 @@ class Handlers:
             code = ResponseCode.CONTROLLER_INVALID_REQUEST
             refusal = RemotingCommand.response_to(request, code, remark=NO_BROKER_ID_REMARK)
             return None if request.is_oneway else refusal
-        key = self._heartbeats.beat(channel_id, header, header.broker_id)
+        key = self._heartbeats.beat(channel_id, header, BrokerId(header.broker_id))
         if header.epoch is not None:
             self._submitter.saw_epoch(key, header.epoch, is_beat=True)
         return None if request.is_oneway else self._prepared.heartbeat
@@ -287,7 +287,7 @@ class Handlers:
             self._machine.state,
             cluster=header.cluster_name,
             broker_name=header.broker_name,
-            broker_id=header.broker_id,
+            broker_id=BrokerId(header.broker_id),
             address=header.broker_address,
             log_replica=header.replica_kind == headers.REPLICA_KIND_LOG,
         )
@@ -304,7 +304,7 @@ class Handlers:
 
         Not earlier: its revival may start an election, whose notices name the registered address.
         """
-        key = ReplicaKey(header.cluster_name, header.broker_name, header.broker_id)
+        key = ReplicaKey(header.cluster_name, header.broker_name, BrokerId(header.broker_id))
         return self._heartbeats.proof_of_life(_own_channel(channel_id, request), key, header.broker_address)
 
     # Writes of the leader: to the command, or to a refusal that needs no entry.
@@ -326,7 +326,7 @@ class Handlers:
         header = headers.AlterSyncStateSetRequestHeader.from_ext(request.ext)
         cluster = self._cluster(channel_id, request, header.broker_name)
         if group := self._find(header.broker_name, cluster):
-            key = ReplicaKey(*group, header.master_broker_id)
+            key = ReplicaKey(*group, BrokerId(header.master_broker_id))
             self._submitter.saw_epoch(key, header.master_epoch, is_beat=False)
         wanted = SyncStateSet.decode(request.body)
         check_set(wanted)
@@ -336,7 +336,7 @@ class Handlers:
         header = headers.ElectMasterRequestHeader.from_ext(request.ext)
         cluster = header.cluster_name or self._cluster(channel_id, request, header.broker_name)
         if not header.designate_elect and header.broker_id != headers.BROKER_ID_NONE:
-            key = ReplicaKey(cluster, header.broker_name, header.broker_id)
+            key = ReplicaKey(cluster, header.broker_name, BrokerId(header.broker_id))
             self._heartbeats.proof_of_life(_own_channel(channel_id, request), key)
             if (held := self._held(cluster, header.broker_name)) is not None:
                 return held
@@ -353,7 +353,7 @@ class Handlers:
         if header.designate_elect or header.broker_id == headers.BROKER_ID_NONE:
             return None
         cluster = header.cluster_name or self._cluster(channel_id, request, header.broker_name)
-        key = ReplicaKey(cluster, header.broker_name, header.broker_id)
+        key = ReplicaKey(cluster, header.broker_name, BrokerId(header.broker_id))
         self._heartbeats.proof_of_life(_own_channel(channel_id, request), key)
         return await self._first_elections.refusal(key)
 
@@ -373,7 +373,8 @@ class Handlers:
             listening_since_ms=self._heartbeats.listening_since_ms,
         ):
             return None
-        remark = "Failed to elect a new master: the recorded master may live, this controller has only begun to listen"
+        why = "the recorded master may live, this controller has only begun to listen"
+        remark = f"Failed to elect a new master: {why}"
         return GroupReply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, {}, remark)
 
     def _cluster(self, channel_id: int, request: RemotingCommand, broker_name: str) -> str:

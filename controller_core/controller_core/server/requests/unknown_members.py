@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller_core.groups.group import group_ext
-from controller_core.groups.keys import ReplicaKey
+from controller_core.groups.keys import BrokerId, ReplicaKey
 from controller_core.groups.liveness import LivenessTable
 from controller_core.groups.replies import GroupReply
 from controller_core.groups.state import GroupsState
@@ -125,13 +125,14 @@ def _has_rival(asked: _UnknownMember, now_ms: int) -> bool:
 
 
 def _key_of(header: RegisterBrokerToControllerRequestHeader) -> ReplicaKey:
-    return ReplicaKey(header.cluster_name, header.broker_name, header.broker_id)
+    return ReplicaKey(header.cluster_name, header.broker_name, BrokerId(header.broker_id))
 
 
 def _refused(header: RegisterBrokerToControllerRequestHeader, why: str) -> GroupReply:
     remark = (
-        f"BrokerId: {header.broker_id} of broker-set: {header.broker_name} {why}; a broker at {header.broker_address} "
-        "must not use it: stop one of them, or remove its brokerIdentity file to have it apply for another id"
+        f"BrokerId: {header.broker_id} of broker-set: {header.broker_name} {why}; "
+        f"a broker at {header.broker_address} must not use it: "
+        "stop one of them, or remove its brokerIdentity file to have it apply for another id"
     )
     ext = group_ext(header.cluster_name, header.broker_name)
     return GroupReply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark)

@@ -25,6 +25,6 @@ def java_store(directory: Path) -> str | None:
 
 def _text(directory: Path, kind: str, names: list[str]) -> str:
     return (
-        f"{directory} has the store of RocketMQ's {kind} controller ({', '.join(names)}): this controller ignores it; "
-        "brokers must register here again"
+        f"{directory} has the store of RocketMQ's {kind} controller ({', '.join(names)}): "
+        "this controller ignores it; brokers must register here again"
     )

@@ -107,7 +107,8 @@ def _check_host(entry: str, host: str) -> None:
         )
     elif not _HOST.fullmatch(host) or len(host) > HOST_CHARACTERS_MAX:
         raise PeerListError(
-            f"entry {entry!r} has the host {host!r}, expected a host name or an address, and ';' between entries"
+            f"entry {entry!r} has the host {host!r}, "
+            "expected a host name or an address, and ';' between entries"
         )
 
 

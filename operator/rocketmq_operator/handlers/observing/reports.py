@@ -18,7 +18,7 @@ from rocketmq_operator.handlers.observing.clusters_and_groups import (
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import by_key
 from rocketmq_operator.plan.common.report_servers import parse_report_servers
-from rocketmq_operator.plan.report.observed import ObservedReport, parse_runs
+from rocketmq_operator.plan.report.observed import ObservedReport, parse_runs, run_troubles
 
 _CLAIM: Final = "PersistentVolumeClaim"
 
@@ -56,4 +56,5 @@ async def observe_report(environment: Environment, namespace: str, name: str) ->
         claims=frozenset(name for name, claim in zip(meant, claims, strict=True) if claim is not None),
         newest=newest,
         running=running,
+        troubles=run_troubles(jobs, pods),
     )

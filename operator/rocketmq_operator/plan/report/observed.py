@@ -21,6 +21,8 @@ from rocketmq_operator.api.slo_report import OBJECTIVES_MAX, SLOReportSpec, SLOR
 from rocketmq_operator.plan.common.objects import Children, Live, Owner
 from rocketmq_operator.plan.common.ownership import NO_LOOKUP, NameLookup
 from rocketmq_operator.plan.common.report_servers import ReportServer
+from rocketmq_operator.plan.pods.member_trouble import MemberTrouble
+from rocketmq_operator.plan.pods.trouble import trouble_of
 
 _NAME_LENGTH_MAX: Final = 63
 _GROUP_LENGTH_MAX: Final = 253
@@ -79,6 +81,7 @@ class ObservedReport:
         claims: PersistentVolumeClaims that exist, of those that may be meant.
         newest: the newest run that has ended.
         running: names of Jobs that have not ended.
+        troubles: why pods of these Jobs do not start, in the order of the Jobs' names.
         name_lookup: existing objects with the names of its future children.
     """
 
@@ -92,6 +95,7 @@ class ObservedReport:
     claims: frozenset[str] = frozenset()
     newest: EndedRun | None = None
     running: tuple[str, ...] = ()
+    troubles: tuple[MemberTrouble, ...] = ()
     name_lookup: NameLookup = NO_LOOKUP
 
     @property
@@ -126,10 +130,7 @@ def parse_runs(jobs: Iterable[Live], pods: Iterable[Live]) -> tuple[EndedRun | N
         jobs: the Jobs of one report.
         pods: their pods.
     """
-    by_owner: dict[str, list[Live]] = {}
-    for pod in pods:
-        for reference in pod["metadata"].get("ownerReferences", []):
-            by_owner.setdefault(reference["uid"], []).append(pod)
+    by_owner = _by_owner(pods)
     ended, running = [], []
     for job in jobs:
         run = _run(job, by_owner.get(job["metadata"]["uid"], []))
@@ -139,6 +140,30 @@ def parse_runs(jobs: Iterable[Live], pods: Iterable[Live]) -> tuple[EndedRun | N
             ended.append(run)
     newest = max(ended, key=lambda run: (run.ended, run.job), default=None)
     return newest, tuple(sorted(running))
+
+
+def run_troubles(jobs: Iterable[Live], pods: Iterable[Live]) -> tuple[MemberTrouble, ...]:
+    """Return for each Job that has not ended why its newest pod does not start, if that is so."""
+    by_owner = _by_owner(pods)
+    troubles = []
+    for job in jobs:
+        mine = by_owner.get(job["metadata"]["uid"], [])
+        if not mine or _run(job, mine) is not None:
+            continue
+        newest = max(mine, key=lambda pod: str(pod["metadata"].get("creationTimestamp") or ""))
+        trouble = trouble_of(newest)
+        # A pod that has ended is not in trouble: the Job makes another one or fails.
+        if trouble is not None and newest.get("status", {}).get("phase") not in {"Succeeded", "Failed"}:
+            troubles.append(MemberTrouble(job["metadata"]["name"], trouble))
+    return tuple(sorted(troubles, key=lambda one: one.member))
+
+
+def _by_owner(pods: Iterable[Live]) -> dict[str, list[Live]]:
+    by_owner: dict[str, list[Live]] = {}
+    for pod in pods:
+        for reference in pod["metadata"].get("ownerReferences", []):
+            by_owner.setdefault(reference["uid"], []).append(pod)
+    return by_owner
 
 
 def _run(job: Live, pods: list[Live]) -> EndedRun | None:

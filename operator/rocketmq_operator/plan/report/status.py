@@ -15,6 +15,7 @@ from typing import Final, Literal
 from rocketmq_operator.api.conditions import Finding, make_finding, merge_findings
 from rocketmq_operator.api.slo_report import ObjectiveStatus, SLOReportStatus
 from rocketmq_operator.plan.common.actions import ResourcePlan
+from rocketmq_operator.plan.pods.member_trouble import describe_troubles
 from rocketmq_operator.plan.report.observed import EndedRun, ObservedReport, ReportedObjective
 
 # What the status says of a budget where too little was measured.
@@ -41,7 +42,9 @@ class KnownRuns:
 def report_status(observed: ObservedReport, plan: ResourcePlan) -> SLOReportStatus:
     """Return the status of a report."""
     runs = known_runs(observed)
-    findings = [_ready(plan, runs), _objectives_met(runs), _progressing(observed, plan), _paused(observed)]
+    is_ready = _ready(plan, runs)
+    progress = _progressing(observed, plan, is_ready)
+    findings = [is_ready, _objectives_met(runs), progress, _paused(observed)]
     conditions = merge_findings(
         observed.status.conditions, findings, generation=observed.generation, now=observed.now
     )
@@ -60,7 +63,7 @@ def report_status(observed: ObservedReport, plan: ResourcePlan) -> SLOReportStat
         last_job=runs.last_job,
         last_message=runs.last_message,
         last_report=runs.last_report,
-        reason="" if ready.status == "True" else ready.reason,
+        reason=ready.reason if ready.status != "True" else _deviation(observed, plan),
     )
 
 
@@ -164,13 +167,26 @@ def _objectives_met(runs: KnownRuns) -> Finding:
     return make_finding("ObjectivesMet", holds=True, reason="AllHold", message=text)
 
 
-def _progressing(observed: ObservedReport, plan: ResourcePlan) -> Finding:
+def _deviation(observed: ObservedReport, plan: ResourcePlan) -> str:
+    """Return the reason of the worst deviation from the spec; empty without one."""
+    if observed.troubles:
+        return observed.troubles[0].trouble.reason
+    return plan.notes[0].reason if plan.notes else ""
+
+
+def _progressing(observed: ObservedReport, plan: ResourcePlan, ready: Finding) -> Finding:
     if plan.wait is not None:
         return make_finding("Progressing", holds=True, reason=plan.wait.reason, message=plan.wait.message)
     if plan.steps:
         return make_finding("Progressing", holds=True, reason="Applying", message=str(plan.steps[0]))
+    if reason := _deviation(observed, plan):
+        notes = (note.message for note in plan.notes)
+        message = "; ".join(filter(None, (describe_troubles(observed.troubles), *notes)))
+        return make_finding("Progressing", holds=True, reason=reason, message=message)
     if observed.running:
         return make_finding("Progressing", holds=True, reason="Running", message=", ".join(observed.running))
+    if ready.status != "True":
+        return make_finding("Progressing", holds=True, reason=ready.reason, message=ready.message)
     return make_finding("Progressing", holds=False, reason="Settled", message="nothing is left to do")
 
 

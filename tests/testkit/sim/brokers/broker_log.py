@@ -12,6 +12,7 @@ Source: EpochFileCache.appendEntry, AutoSwitchHAService.changeToMaster, AutoSwit
 
 from typing import NamedTuple
 
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.epoch.entries import EpochEntry, EpochList, truncation_point
 
 
@@ -44,7 +45,7 @@ class BrokerLog:
 
         Nothing changes unless epoch or start is above the last entry's.
         """
-        entry = EpochEntry(epoch, self.end)
+        entry = EpochEntry(epoch, LogOffset(self.end))
         if self.epochs.accepts(entry):
             self.epochs = self.epochs.appended(entry)
 
@@ -61,7 +62,12 @@ class BrokerLog:
 
     def common_end(self, master: EpochList, master_end: int) -> int:
         """Return how much of this log the master has, too."""
-        point = truncation_point(self.epochs.starting_up_to(self.end), self.end, master, master_end)
+        point = truncation_point(
+            self.epochs.starting_up_to(LogOffset(self.end)),
+            LogOffset(self.end),
+            master,
+            LogOffset(master_end),
+        )
         return 0 if point.offset is None else point.offset
 
     def truncate(self, end: int) -> None:
@@ -70,4 +76,4 @@ class BrokerLog:
         RocketMQ's slave does so even if nothing lies behind.
         """
         del self.records[end:]
-        self.epochs = self.epochs.truncate_suffix_by_offset(end)
+        self.epochs = self.epochs.truncate_suffix_by_offset(LogOffset(end))

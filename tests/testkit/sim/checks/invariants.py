@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from controller_core.groups.commands import AlterSyncStateSet, AnyCommand, ElectMaster
 from controller_core.groups.first_elections import IDLE_EPOCHS_MAX
 from controller_core.groups.group import Group
-from controller_core.groups.keys import GroupKey
+from controller_core.groups.keys import BrokerId, GroupKey
 from controller_core.raft.types import Message, MessageType
 from testkit.check.registers import Register
 
@@ -158,7 +158,9 @@ class Invariants:
         self.require(
             not old.members or winner in old.members, f"S4: {name} was elected, in sync were {old.members}"
         )
-        self.require(group.replicas[winner or 0].electable, f"S4: {name} was elected and is a log replica")
+        self.require(
+            group.replicas[BrokerId(winner or 0)].electable, f"S4: {name} was elected and is a log replica"
+        )
         self.require(new.members == (winner,), f"S4: {name} was elected with the set {new.members}")
 
     def acknowledged(self, key: GroupKey, epoch: int, broker_id: int) -> None:
