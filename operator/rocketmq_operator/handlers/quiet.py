@@ -22,7 +22,10 @@ async def quiet_delay_s(cached: Environment, kind: str, namespace: str, name: st
 
 
 async def plan_without_work(cached: Environment, kind: str, namespace: str, name: str) -> ResourcePlan | None:
-    """Return the plan if it has no steps (it may wait); None if it may have some, or reflections are stale."""
+    """Return the plan if it has no steps (it may wait).
+
+    Return None if there may be steps, or reflections are stale.
+    """
     record = KINDS[kind]
     if record.can_be_quiet is None:
         return None

@@ -6,11 +6,11 @@ after its log) is not lost. Shape: every acknowledged send is a promise with a p
 one of these states:
 
 ```
- waiting --age >= delay--> asked --the message is there--> read --connection or master changed--> again --there--> read
-                              |                                                                      |
-                              +--another message or nothing there--> doubted <-----------------------+
-                                                                        |--there--> read
-                                                                        +--for grace, by one and the same master--> missing
+ waiting --age >= delay--> asked --there--> read --connection or master changed--> again --there--> read
+                              |                                                      |
+                              +--another message or none--> doubted <----------------+
+                                                               |--there--> read
+                                                               +--for grace, by one master--> missing
 ```
 
 Pending promises are requested oldest first, so that at any time everything older than the last verdict has

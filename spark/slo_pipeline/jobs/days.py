@@ -6,7 +6,7 @@ vanish nor change yesterday's report without anybody noticing. Shape: one manife
 
     no manifest --- compute ---> open --- a segment more ---> computed again, still open
                                    |
-                                   +--- run after day end + CLOSE_AFTER_S ---> closed --- a segment more ---> late
+                                   +--- run after the end + CLOSE_AFTER_S ---> closed --- one more ---> late
 
 A run computes a day that has new segments or is due for closing. Segments that come after a day was closed
 are copied to `late_samples/` (and `late_events/`, `late_probe_ops/`) and counted in the manifest; `reopen`

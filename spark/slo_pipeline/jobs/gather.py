@@ -309,8 +309,9 @@ def _failover(
     steps: tuple[model.SyncStateSetStep, ...],
 ) -> model.Failover:
     same = (
-        "failover_id", "cluster", "group", "epoch", "old_epoch", "cause", "booking", "old_master_id", "new_master_id",
-        "old_master_address", "new_master_address", "sync_state_set_before", "sync_state_set_after", "fault",
+        "failover_id", "cluster", "group", "epoch", "old_epoch", "cause", "booking",
+        "old_master_id", "new_master_id", "old_master_address",
+        "new_master_address", "sync_state_set_before", "sync_state_set_after", "fault",
         "write_gap_ms", "order_uncertain", "bad_s", "lost_acknowledged",
     )  # fmt: skip
     renamed = ("fault", "fault_healed", "elected", "first_ack", "redundancy", "gap_start")

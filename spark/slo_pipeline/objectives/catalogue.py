@@ -45,7 +45,10 @@ INDICATORS: Final[dict[str, Indicator]] = {
         "Occurrences", "an acknowledged send took at most the threshold, from its intended time", "lte", "ms"
     ),
     "replication_lag": Indicator(
-        "Timeslices", "no replica that counts as in sync was further behind than the threshold", "lte", "bytes"
+        "Timeslices",
+        "no replica that counts as in sync was further behind than the threshold",
+        "lte",
+        "bytes",
     ),
     "in_sync_ratio": Indicator(
         "Timeslices", "at least this share of the registered members was in the SyncStateSet", "gte", "ratio"

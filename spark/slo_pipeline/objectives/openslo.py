@@ -7,7 +7,7 @@ is the source's own. What OpenSLO v1 cannot say:
 
 | ours | exported as |
 |---|---|
-| slices below 1 minute | RatioTimeslices of 1 minute: the mean of the minutes' shares of good slices is the share of good slices |
+| slices below 1 minute | RatioTimeslices of 1 minute: its mean of shares is the share of good slices |
 | an objective of 100 % | the nearest target below it, and an annotation |
 | a second, shorter window of a burn alert | an annotation |
 | an indicator that Prometheus cannot see | a metric source of the type `slo-pipeline` |

@@ -4,7 +4,8 @@ This Python Data Source has the schema of the samples segment.
 
     spark.dataSource.register(PrometheusRaw)
     spark.read.format("prometheus_raw").options(
-        url="http://prometheus:9090", match='{__name__=~"rmqha_.*"}', start="2026-11-20T00:00:00Z", end="2026-11-21T00:00:00Z"
+        url="http://prometheus:9090", match='{__name__=~"rmqha_.*"}',
+        start="2026-11-20T00:00:00Z", end="2026-11-21T00:00:00Z"
     ).load()
 
 Problem: a month of samples does not fit one answer, and the query to a store must not exceed the caller's.
@@ -80,9 +81,12 @@ class SamplesRequest:
         if (last - first) * len(self.selectors) > PARTITIONS_MAX:
             raise PrometheusError(f"slice: {self.slice_ms} ms makes more than {PARTITIONS_MAX} requests")
         cut = [
-            TimeRange(max(number * self.slice_ms, self.stretch.start_ms), min((number + 1) * self.slice_ms, self.stretch.end_ms))
+            TimeRange(
+                max(number * self.slice_ms, self.stretch.start_ms),
+                min((number + 1) * self.slice_ms, self.stretch.end_ms),
+            )
             for number in range(first, last)
-        ]  # fmt: skip
+        ]
         return [
             Slice(selector, stretch)
             for selector in self.selectors

@@ -178,7 +178,10 @@ def _message_types() -> dict[str, Any]:
     file = descriptor_pb2.FileDescriptorProto(name="slo_pipeline_read.proto", package="rw", syntax="proto3")
     layout: dict[str, list[tuple[str, int, int, str | None, bool]]] = {
         "Label": [("name", 1, kinds.TYPE_STRING, None, False), ("value", 2, kinds.TYPE_STRING, None, False)],
-        "Sample": [("value", 1, kinds.TYPE_DOUBLE, None, False), ("timestamp", 2, kinds.TYPE_INT64, None, False)],
+        "Sample": [
+            ("value", 1, kinds.TYPE_DOUBLE, None, False),
+            ("timestamp", 2, kinds.TYPE_INT64, None, False),
+        ],
         "TimeSeries": [
             ("labels", 1, kinds.TYPE_MESSAGE, "Label", True),
             ("samples", 2, kinds.TYPE_MESSAGE, "Sample", True),

@@ -1,8 +1,8 @@
 """The seven phases of a change of master.
 
-    P0 fault -> P1 detection -> P2 election -> P3 promotion -> P4 publication -> P5 first write -> P6 redundancy
-       |            |              |               |               |                 |                |
-     injected    suspected      elected        role taken      route seen      acknowledged     set whole again
+    P0 fault > P1 detection > P2 election > P3 promotion > P4 publication > P5 first write > P6 redundancy
+       |           |             |              |              |                |               |
+    injected   suspected      elected       role taken     route seen      acknowledged   set whole again
 
 Problem: each mark is set by the clock of whoever saw it, and the order of marks is not fixed: with address
 takeover a client's first write succeeds without any new route. Shape: a phase runs from the furthest mark so

@@ -31,10 +31,11 @@ def coverage(samples: DataFrame) -> DataFrame:
     )
     end = scrapes.agg(F.max(F.unix_micros("ts")).alias("end_us"))
     order = Window.partitionBy("instance").orderBy("ts")
+    is_other = F.col("uid_before") != F.col("uid")
     stepped = (
         scrapes.withColumn("step_us", F.unix_micros("ts") - F.unix_micros(F.lag("ts").over(order)))
         .withColumn("uid_before", F.lag("uid").over(order))
-        .withColumn("restarted", (F.col("uid_before") != F.col("uid")) & (F.col("uid_before") != "") & (F.col("uid") != ""))
+        .withColumn("restarted", is_other & (F.col("uid_before") != "") & (F.col("uid") != ""))
     )  # fmt: skip
     rhythm = stepped.groupBy("instance").agg(F.percentile("step_us", 0.5).alias("rhythm_us"))
     counted = (

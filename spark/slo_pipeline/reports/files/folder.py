@@ -2,7 +2,8 @@
 
 It has index.html, one page per failover, long tables, and a summary for lists of reports.
 
-    <out>/index.html   <out>/failovers/fo-<cluster>.<group>.<epoch>.html   <out>/lists/<table>-<n>.html   <out>/report.json
+    <out>/index.html                <out>/failovers/fo-<cluster>.<group>.<epoch>.html
+    <out>/lists/<table>-<n>.html    <out>/report.json
 
 Problem: a server that lists reports must not parse pages, and a page must not appear half-written.
 Shape: every file is written beside its place and renamed; pages that an older run left behind are removed;

@@ -48,8 +48,8 @@ def summary(report: Report) -> Markup | None:
         for kept in worst[:SUMMARY_MAX]
     ]
     heads = (
-        "Objective", "State", "Worst group", ">Kept", ">Budget left", _head(report, ">Burn, last 1 h", 1), ">Lasts",
-        ">Would have paged",
+        "Objective", "State", "Worst group", ">Kept", ">Budget left", _head(report, ">Burn, last 1 h", 1),
+        ">Lasts", ">Would have paged",
     )  # fmt: skip
     more = len(worst) - SUMMARY_MAX
     link = tag("a", f"{more} more objectives.", href="#objectives") if more > 0 else None

@@ -77,7 +77,9 @@ def availability_table(report: Report) -> parts.Long:
     )
     total = (
         "All groups", "", words.plain(sum(g.good_s for g in report.groups)),
-        words.plain(sum(g.bad_s for g in report.groups)), words.plain(sum(g.unknown_s for g in report.groups)), "", "",
+        words.plain(sum(g.bad_s for g in report.groups)),
+        words.plain(sum(g.unknown_s for g in report.groups)),
+        "", "",
     )  # fmt: skip
     heads = (
         "Group",

@@ -16,7 +16,10 @@ LEASE = ("Lease", "shop", "rocketmq-operator")
 
 
 class _Kube(MemoryKube):
-    """Sets `held` when an operator takes the Lease, and records what the health server answers when the Lease is given away."""
+    """Sets `held` when an operator takes the Lease.
+
+    When the Lease is given away, it records what the health server answers.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +40,10 @@ class _Kube(MemoryKube):
 
 
 class _Watches:
-    """`Stream` of nothing, which counts open watches; a broken one raises an error that is not the API server's."""
+    """`Stream` of nothing, which counts open watches.
+
+    A broken one raises an error that is not the API server's.
+    """
 
     def __init__(self, *, broken: bool = False) -> None:
         self.open: set[str] = set()

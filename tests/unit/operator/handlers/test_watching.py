@@ -155,7 +155,10 @@ def test_a_report_is_looked_at_when_a_run_of_it_changes() -> None:
 
 
 class _Watch:
-    """`Stream` of one pod, whose watch brings one event and runs a check as soon as the reflection asks for the next one."""
+    """`Stream` of one pod.
+
+    Its watch brings one event and runs a check as soon as the reflection asks for the next one.
+    """
 
     def __init__(self, listed: Json, event: tuple[str, Json], check: Callable[[], None]) -> None:
         self._listed = listed

@@ -1,7 +1,7 @@
 """A resource is never settled while one of its members is in trouble: each kind of member with each trouble.
 
-For each pair the status names the reason and the object, and `kubectl rmqha explain` says what to do. The last tests do the same for each
-object that the operator writes, with a webhook that changes a field of it.
+For each pair the status names the reason and the object, and `kubectl rmqha explain` says what to do. The
+last tests do the same for each object that the operator writes, with a webhook that changes a field of it.
 """
 
 from collections.abc import Callable
