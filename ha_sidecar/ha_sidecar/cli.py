@@ -21,11 +21,12 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
 from controller_core.channel.asking import AskError
+from controller_core.command_line.attribute_help import attribute_help
 from controller_core.command_line.program import Parser, program, run
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.numbers import BrokerId
@@ -81,16 +82,27 @@ def parser() -> Parser:
     """Return the parser of all commands."""
     whole = program("ha-sidecar", "AutoSwitchHA for RocketMQ brokers.", "rocketmq-ha-sidecar")
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
-    for name, command, keys, text in (
-        ("replica", _replica, replica_config.KEYS, "run a log-only replica of a broker group"),
-        ("companion", _companion, companion_config.KEYS, "show what the broker beside it does not say"),
-        ("seed", _seed, seed_config.KEYS, "fill an empty broker's store before the broker starts"),
-        ("handover", _handover, companion_config.KEYS, "hand the broker's mastership over before it stops"),
+    for name, command, settings, text in (
+        ("replica", _replica, replica_config.ReplicaConfig, "run a log-only replica of a broker group"),
+        (
+            "companion",
+            _companion,
+            companion_config.CompanionConfig,
+            "show what the broker beside it does not say",
+        ),
+        ("seed", _seed, seed_config.SeedConfig, "fill an empty broker's store before the broker starts"),
+        (
+            "handover",
+            _handover,
+            companion_config.CompanionConfig,
+            "hand the broker's mastership over before it stops",
+        ),
     ):
         process = commands.add_parser(name, help=text)
         process.add_argument("-c", dest="config_file", type=Path, help="file with the same keys")
+        keys, texts = tuple(field.name for field in fields(settings)), attribute_help(settings)
         for key in keys:
-            process.add_argument(f"--{key.replace('_', '-')}", dest=key)
+            process.add_argument(f"--{key.replace('_', '-')}", dest=key, help=texts[key])
         process.set_defaults(carry_out=command, keys=keys)
     for name, command, text in (
         ("verify", _verify, "check every record of a store"),

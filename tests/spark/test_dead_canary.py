@@ -1,4 +1,4 @@
-"""A canary that dies leaves days without a send: the report names them, and lists every group that a row names."""
+"""A dead canary leaves days without a send: the report names them, and lists every group of any row."""
 
 from pathlib import Path
 
@@ -35,10 +35,12 @@ def test_the_days_of_a_dead_canary_are_named_and_every_known_group_is_listed(
     assert [group.name for group in made.groups] == ["late", "orders", "payments", "stock"]
     assert verdict(made) == ("Unknown: 0 s of 30 d measured in stock", False)
     assert summary(made)["silent"] == [
-        "stock: no send was measured from 2026-11-20 12:00:00 to 2026-11-24 12:00:01 UTC; 0 s of 30 d measured",
+        "stock: no send was measured from 2026-11-20 12:00:00 to 2026-11-24 12:00:01 UTC; "
+        "0 s of 30 d measured",
         "late: no send was measured from 2026-11-20 12:00:00 to 2026-11-23 12:00:00 UTC and 1 other time; "
         "1 s of 30 d measured",
-        "orders: no send was measured from 2026-11-20 12:30:00 to 2026-11-24 12:00:01 UTC; 2 min of 30 d measured",
+        "orders: no send was measured from 2026-11-20 12:30:00 to 2026-11-24 12:00:01 UTC; "
+        "2 min of 30 d measured",
     ]
     page = render(made)
     missing = page[page.index('id="missing"') :]

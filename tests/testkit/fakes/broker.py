@@ -72,7 +72,7 @@ class FakeBroker:
         self.ha_address: str | None = None
         # What it answers about its role (907).
         self.acts_as_master = False
-        # Its answer about its epochs (1007), in pairs of epoch and start offset; None while it does not answer.
+        # Its answer about its epochs (1007): pairs of epoch and start offset; None while it does not answer.
         self.epoch_starts: tuple[tuple[int, int], ...] | None = ()
         # What it says to 1007 instead; empty if it answers.
         self.epochs_refusal = "its epochs are a secret"

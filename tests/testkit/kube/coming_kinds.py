@@ -28,7 +28,10 @@ _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _OURS: Final = f"/apis/{API_VERSION}/namespaces/default"
 _LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/default/leases/rocketmq-operator"
 ENDS_WITHIN_S: Final = 4.0
-"""Time in seconds in which an operator ends after SIGTERM, with the Lease given away. A busy machine can pause for half of it."""
+"""Time in seconds in which an operator ends after SIGTERM, with the Lease given away.
+
+A busy machine can pause for half of it.
+"""
 _TOPICS: Final = "topics.rocketmq-ha.dev"
 _REFUSED: Final = (
     "main-controller",

@@ -21,7 +21,7 @@ class MemoryCompanions:
         self.asked: list[str] = []
 
     async def status(self, host: str) -> Json:
-        """Return what the companion at host:port knows; raise `PeerUnavailableError` if no companion is there."""
+        """Return the facts of the companion at host:port; raise `PeerUnavailableError` without one."""
         self.asked.append(host)
         if host not in self.told:
             raise PeerUnavailableError(f"nobody is at {host}")

@@ -28,7 +28,10 @@ def deployment_status(name: str, ready: int, forbidden: str | None) -> Json:
 
 
 def failed_create(set_name: str, pod: str, why: str) -> Json:
-    """Return the Event of a StatefulSet whose pod the API server refuses; `why` after the pod's name, or the words about its claim."""
+    """Return the Event of a StatefulSet whose pod the API server refuses.
+
+    `why` follows the pod's name, or is the text about its claim.
+    """
     about_claim = why.startswith("persistentvolumeclaims ")
     made = f"Claim data-{pod} for Pod {pod}" if about_claim else f"Pod {pod}"
     words = why if about_claim else f'pods "{pod}" is {why}'
@@ -42,7 +45,9 @@ def failed_create(set_name: str, pod: str, why: str) -> Json:
 
 
 _UNPLACED: Final = {
-    PodFault.UNSCHEDULABLE: "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available.",
+    PodFault.UNSCHEDULABLE: (
+        "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available."
+    ),
     PodFault.UNBOUND: "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
 }
 CRASH_LOG: Final = (

@@ -1,4 +1,4 @@
-"""All programs behave alike: --help, --version, errors in one line `program: message`, exit status 0, 1 and 2."""
+"""All programs behave alike: --help, --version, errors as `program: message`, exit status 0, 1 and 2."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Which log wins a first election: the last epoch with messages, then the end; an empty epoch does not outrank a longer log."""
+"""Which log wins a first election: the last epoch with messages, then the end.
+
+An empty epoch does not outrank a longer log.
+"""
 
 from dataclasses import dataclass
 
@@ -62,7 +65,10 @@ def _election(*members: Member, acting_id: int | None = None) -> GroupsDriver:
 
 
 A_TO_150 = Member(((1, 0), (2, 100)), 150)
-"""Master of the epochs 2, without a message, and 4, with the messages from 100 to 150: the example in `groups.member_logs`."""
+"""Master of epochs 2, without a message, and 4, with messages from 100 to 150.
+
+The example in `groups.member_logs`.
+"""
 B_EMPTY_3 = Member(((1, 0), (3, 100)), 100)
 """Master of epoch 3 between them, without a message."""
 

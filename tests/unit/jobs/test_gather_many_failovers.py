@@ -1,4 +1,4 @@
-"""A report of very many failovers, from collected tables to files: small pages, linked in order, for linear work."""
+"""A report of very many failovers, from tables to files: small pages, linked in order, for linear work."""
 
 import re
 import sys
@@ -20,6 +20,14 @@ S = 1_000_000
 BETWEEN_US = 200 * S
 BEGIN_US = 1_790_000_000 * S
 PHASES = ("P1 detection", "P6 redundancy")
+EMPTY_TABLES = (
+    "failovers",
+    "failover_phases",
+    "closeup_points",
+    "closeup_marks",
+    "in_sync_steps",
+    "booked",
+)
 NOTHING = dict.fromkeys(("fault", "fault_ts", "fault_healed_ts"))
 
 
@@ -27,10 +35,12 @@ def _failover(failover_id: str, group: str, epoch: int, at: int) -> Row:
     return NOTHING | {
         "failover_id": failover_id, "cluster": "demo", "group": group, "epoch": epoch, "old_epoch": epoch - 1,
         "cause": "ConnectionClosed", "booking": "failover", "old_master_id": 1, "new_master_id": 2,
-        "old_master_address": "10.0.0.1:10911", "new_master_address": "10.0.0.2:10911", "sync_state_set_before": "1,2,3",
-        "sync_state_set_after": "2,3", "write_gap_ms": 900.0, "order_uncertain": False, "bad_s": 1, "lost_acknowledged": 0,
-        "elected_ts": at, "first_ack_ts": at + S, "redundancy_ts": at + 9 * S, "gap_start_ts": at - S,
-        "interval_start": at - S, "interval_end": at + 9 * S,
+        "old_master_address": "10.0.0.1:10911", "new_master_address": "10.0.0.2:10911",
+        "sync_state_set_before": "1,2,3", "sync_state_set_after": "2,3",
+        "write_gap_ms": 900.0, "order_uncertain": False, "bad_s": 1, "lost_acknowledged": 0,
+        "elected_ts": at, "first_ack_ts": at + S,
+        "redundancy_ts": at + 9 * S, "gap_start_ts": at - S, "interval_start": at - S,
+        "interval_end": at + 9 * S,
     }  # fmt: skip
 
 
@@ -45,7 +55,7 @@ def _tables(failovers: int, groups: int) -> tuple[dict[str, list[Row]], Period]:
             for name in names
         ],
         "known_groups": [{"group": name, "last_ts": end_us - 1} for name in names],
-    } | {name: [] for name in ("failovers", "failover_phases", "closeup_points", "closeup_marks", "in_sync_steps", "booked")}  # fmt: skip
+    } | {name: [] for name in EMPTY_TABLES}  # fmt: skip
     for epoch in range(1, failovers + 1):
         group, at = names[epoch % groups], BEGIN_US + epoch * BETWEEN_US
         its: Row = {"failover_id": f"demo/{group}/{epoch}"}

@@ -59,22 +59,26 @@ def _month(measured: range, first_day: int = 0, **changes: object) -> Report:
     [
         (
             _month(range(3)),
-            "orders: no send was measured from 2026-10-05 00:00:00 to 2026-11-01 00:00:00 UTC; 3 d of 30 d measured",
+            "orders: no send was measured from 2026-10-05 00:00:00 to 2026-11-01 00:00:00 UTC; "
+            "3 d of 30 d measured",
             "Unknown: 3 d of 30 d measured in orders",
         ),
         (
             _month(range(25)),
-            "orders: no send was measured from 2026-10-27 00:00:00 to 2026-11-01 00:00:00 UTC; 25 d of 30 d measured",
+            "orders: no send was measured from 2026-10-27 00:00:00 to 2026-11-01 00:00:00 UTC; "
+            "25 d of 30 d measured",
             "Inside the error budget, 25 d of 30 d measured in orders",
         ),
         (
             _month(range(27, 30), first_day=27),
-            "orders: no send was measured from 2026-10-02 00:00:00 to 2026-10-29 00:00:00 UTC; 3 d of 30 d measured",
+            "orders: no send was measured from 2026-10-02 00:00:00 to 2026-10-29 00:00:00 UTC; "
+            "3 d of 30 d measured",
             "Inside the error budget, 3 d of 30 d measured in orders",
         ),
         (
             _month(range(0), good_s=0, unknown_s=0, strip=(), availability=None),
-            "orders: no send was measured from 2026-10-02 00:00:00 to 2026-11-01 00:00:00 UTC; 0 s of 30 d measured",
+            "orders: no send was measured from 2026-10-02 00:00:00 to 2026-11-01 00:00:00 UTC; "
+            "0 s of 30 d measured",
             "Unknown: 0 s of 30 d measured in orders",
         ),
     ],

@@ -144,7 +144,7 @@ def lists(broker: FakeBroker, *starts: tuple[int, int]) -> None:
 
 
 async def test_a_later_epoch_without_messages_does_not_outrank_a_longer_log(tmp_path: Path) -> None:
-    """The example in `groups.member_logs`, over the wire: heartbeats tell 2 and 3, the longer log is that of 2."""
+    """The example in `groups.member_logs` over the wire: heartbeats tell 2 and 3; the log of 2 is longer."""
     async with fresh(tmp_path) as node:
         longer, empty = await old_broker(node, 1, 2, 150), await old_broker(node, 2, 3, 100)
         lists(longer, (1, 0), (2, 100))

@@ -1,4 +1,4 @@
-"""The leader asks members for their epochs (1007): who answers, who refuses, who is waited for, and for how long."""
+"""The leader asks members for their epochs (1007): answers, refusals, silence and how long it waits."""
 
 import asyncio
 from collections.abc import Callable

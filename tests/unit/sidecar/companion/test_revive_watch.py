@@ -18,7 +18,7 @@ from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts
 from testkit.fakes.revive_broker import ReviveBroker
 
 PATIENCE_S = 60.0
-"""No settling of these tests reaches it: each ends when nothing is owed, or gives up at a limit of its own."""
+"""Settlings of these tests do not reach it: each ends when nothing is owed, or at a limit of its own."""
 MASTER = BrokerFacts(1, "", True, 1, 0, 0, 0, ())
 
 

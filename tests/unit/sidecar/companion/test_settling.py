@@ -21,7 +21,7 @@ CHECKPOINT = {"t": "T", "c": "G", "q": 0, "pt": 1, "n": 1, "bm": 0, "bn": "g"}
 
 
 class Group:
-    """A master with ten checkpoints, of which it revived three, and a successor that a handover makes master."""
+    """A master with ten checkpoints, of which it revived three, and a successor by a handover."""
 
     def __init__(self, directory: Path) -> None:
         self.broker, self.successor = ReviveBroker(), ReviveBroker()

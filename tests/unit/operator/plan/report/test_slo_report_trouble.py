@@ -1,4 +1,4 @@
-"""An SLOReport is never settled while a run does not start or failed, or a webhook changes one of its objects."""
+"""An SLOReport is not settled while a run does not start or failed, or a webhook changes an object."""
 
 from typing import Any
 
