@@ -99,7 +99,7 @@ def parser() -> Parser:
         ),
     ):
         process = commands.add_parser(name, help=text)
-        process.add_argument("-c", dest="config_file", type=Path, help="file with the same keys")
+        process.add_argument("-c", "--config", dest="config_file", type=Path, help="file with the same keys")
         keys, texts = tuple(field.name for field in fields(settings)), attribute_help(settings)
         for key in keys:
             process.add_argument(f"--{key.replace('_', '-')}", dest=key, help=texts[key])
@@ -110,7 +110,7 @@ def parser() -> Parser:
         ("truncate", _truncate, "cut a store's log and epoch list"),
     ):
         tool = commands.add_parser(name, help=text)
-        tool.add_argument("directory", type=Path)
+        tool.add_argument("directory", type=Path, help="directory of the store")
         tool.add_argument(
             "--mapped-file-bytes", type=int, help="length of a log file, if none is there to tell"
         )

@@ -38,7 +38,12 @@ def parser() -> Parser:
     )
     operate.add_argument("--http-host", default="0.0.0.0", help="where health and metrics listen")  # noqa: S104 - a pod's
     operate.add_argument("--http-port", type=int, default=8080, help="port of health and metrics")
-    operate.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    operate.add_argument(
+        "--log-level",
+        default="info",
+        choices=("debug", "info", "warning", "error"),
+        help="lowest level of the log lines (default: info)",
+    )
     crds = commands.add_parser("crds", help="print the resource definitions as YAML")
     crds.add_argument(
         "--directory", type=Path, help="write one file a definition there instead of printing them"

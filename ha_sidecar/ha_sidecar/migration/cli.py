@@ -37,7 +37,9 @@ def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse's action has
     asks.add_argument("--ignore", action="append", default=[], help="topic or group to leave out")
     asks.set_defaults(carry_out=_survey)
     permits = commands.add_parser("permission", help="forbid or allow writes to a broker group")
-    permits.add_argument("permission", choices=sorted(_PERMISSIONS))
+    permits.add_argument(
+        "permission", choices=sorted(_PERMISSIONS), help="the operations that the brokers allow from now on"
+    )
     permits.add_argument("--name", required=True, help="brokerName of the group")
     permits.add_argument("--broker", action="append", required=True, help="host:port; may be repeated")
     permits.add_argument("--name-server", action="append", default=[], help="host:port; may be repeated")
@@ -46,8 +48,18 @@ def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse's action has
     adopts.add_argument("directory", type=Path, help="root of the volume")
     adopts.add_argument("--store", default="store", help="where the store lies in it")
     adopts.add_argument("--commit-log", default="store/commitlog", help="where its log lies in it")
-    adopts.add_argument("--keep", choices=[mode.value for mode in KeepMode], required=True)
-    adopts.add_argument("--mapped-file-bytes", type=int, default=MAPPED_FILE_BYTES_DEFAULT)
+    adopts.add_argument(
+        "--keep",
+        choices=[mode.value for mode in KeepMode],
+        required=True,
+        help="the part of the store to keep",
+    )
+    adopts.add_argument(
+        "--mapped-file-bytes",
+        type=int,
+        default=MAPPED_FILE_BYTES_DEFAULT,
+        help=f"length of a log file (default: {MAPPED_FILE_BYTES_DEFAULT})",
+    )
     adopts.set_defaults(carry_out=_adopt)
 
 

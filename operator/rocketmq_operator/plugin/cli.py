@@ -87,7 +87,9 @@ def parser() -> Parser:
     common.add_argument("-n", "--namespace", help="of the group; default: the context's own")
     common.add_argument("--context", help="of the kubeconfig; default: the current one")
     common.add_argument("--kubeconfig", help="default: $KUBECONFIG or ~/.kube/config")
-    common.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    common.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="form of the output (default: text)"
+    )
     whole = program(
         "kubectl rmqha",
         "Look after RocketMQ broker groups of the RocketMQ HA Operator.",
@@ -96,19 +98,19 @@ def parser() -> Parser:
     whole.set_defaults(carry_out=_show)
     commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
     status = commands.add_parser("status", parents=[common], help="what a group, or each, is doing")
-    status.add_argument("group", nargs="?", metavar="GROUP")
+    status.add_argument("group", nargs="?", metavar="GROUP", help="a BrokerGroup (default: all)")
     switchover = commands.add_parser("switchover", parents=[common], help="make another broker master")
-    switchover.add_argument("group", metavar="GROUP")
+    switchover.add_argument("group", metavar="GROUP", help="the BrokerGroup")
     switchover.add_argument("--to", default="", metavar="MEMBER", help="which; default: the best")
     switchover.add_argument(
         "--timeout", type=float, default=TIMEOUT_DEFAULT_S, metavar="SECONDS", help="then it is taken back"
     )
     failovers = commands.add_parser("failovers", parents=[common], help="every change of master")
-    failovers.add_argument("group", nargs="?", metavar="GROUP")
+    failovers.add_argument("group", nargs="?", metavar="GROUP", help="a BrokerGroup (default: all)")
     explain = commands.add_parser("explain", parents=[common], help="what is wrong, and what to do")
-    explain.add_argument("group", metavar="GROUP")
+    explain.add_argument("group", metavar="GROUP", help="the BrokerGroup")
     report = commands.add_parser("report", parents=[common], help="what an SLOReport, or each, came to")
-    report.add_argument("name", nargs="?", metavar="NAME")
+    report.add_argument("name", nargs="?", metavar="NAME", help="an SLOReport (default: all)")
     report.add_argument("--run", action="store_true", help="have it made now; needs NAME")
     report.add_argument(
         "--timeout", type=float, default=REPORT_TIMEOUT_DEFAULT_S, metavar="SECONDS", help="of --run"

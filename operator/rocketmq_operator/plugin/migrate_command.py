@@ -45,7 +45,10 @@ def add_command(commands: Any, common: argparse.ArgumentParser) -> None:  # noqa
         "-f", "--broker-group", type=Path, required=True, metavar="FILE", help="its manifest"
     )
     migrate_.add_argument(
-        "--path", choices=[one.value for one in OldBrokerKind], default=OldBrokerKind.MASTER_SLAVE.value
+        "--path",
+        choices=[one.value for one in OldBrokerKind],
+        default=OldBrokerKind.MASTER_SLAVE.value,
+        help=f"kind of the old brokers (default: {OldBrokerKind.MASTER_SLAVE.value})",
     )
     migrate_.add_argument("--name-servers", required=True, metavar="HOST:PORT;...", help="of the old brokers")
     migrate_.add_argument("--broker-name", metavar="NAME", help="of the old brokers; default: GROUP")
@@ -71,7 +74,13 @@ def add_command(commands: Any, common: argparse.ArgumentParser) -> None:  # noqa
     migrate_.add_argument("--dry-run", action="store_true", help="only say what comes next")
     migrate_.add_argument("--step", action="store_true", help="end after one step")
     migrate_.add_argument("--undo", action="store_true", help="go back, as long as no store is prepared")
-    migrate_.add_argument("--timeout", type=float, default=TIMEOUT_DEFAULT_S, metavar="SECONDS")
+    migrate_.add_argument(
+        "--timeout",
+        type=float,
+        default=TIMEOUT_DEFAULT_S,
+        metavar="SECONDS",
+        help=f"longest wait in one step (default: {TIMEOUT_DEFAULT_S:g})",
+    )
 
 
 async def migrate(server: MigrationServer, namespace: str, options: argparse.Namespace) -> CommandResult:

@@ -22,6 +22,7 @@ from controller_core.server.settings.config import ConfigError, reference_lines
 
 EXIT_LOG: Final = 3
 DEFAULT_HTTP: Final = "127.0.0.1:9880"
+OUTPUT_HELP: Final = "form of the output (default: text)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,7 +71,7 @@ def _add_client_commands(commands: Any) -> None:  # noqa: ANN401 - argparse name
             metavar="HOST:PORT[,...]",
             help=f"nodes to ask, default {DEFAULT_HTTP}",
         )
-        command.add_argument("--output", choices=("text", "json"), default="text")
+        command.add_argument("-o", "--output", choices=("text", "json"), default="text", help=OUTPUT_HELP)
         command.add_argument(
             "--cacert", default="", help="authorities of the nodes' certificates; with it, HTTPS"
         )
@@ -88,16 +89,20 @@ def _add_client_commands(commands: Any) -> None:  # noqa: ANN401 - argparse name
     watch.add_argument("--after", type=int, default=0, metavar="N", help="begin after this sequence")
     watch.add_argument("--no-follow", dest="follow", action="store_false", help="end after what is there")
     elect = add("elect", client.elect, "designate a group's master", changes=True)
-    elect.add_argument("cluster")
-    elect.add_argument("group")
-    elect.add_argument("broker_id", type=int)
+    elect.add_argument("cluster", help="brokerClusterName of the group")
+    elect.add_argument("group", help="brokerName of the group")
+    elect.add_argument("broker_id", type=int, help="id of the member that becomes master")
     transfer = add("transfer", client.transfer, "transfer Raft leadership to a node", changes=True)
     transfer.add_argument("to", metavar="NAME", help="the node, as n1")
     add("snapshot", client.snapshot, "have one node write a snapshot now", changes=True)
     membership = add(
         "members", members.members, "list, add, promote, remove or replace controllers", changes=True
     )
-    membership.add_argument("action", choices=("list", "add", "promote", "remove", "replace"))
+    membership.add_argument(
+        "action",
+        choices=("list", "add", "promote", "remove", "replace"),
+        help="the change of the members, or their list",
+    )
     membership.add_argument(
         "member", nargs="?", default="", help="to add: n3-host:port, started with an empty store; else: n3"
     )
@@ -118,20 +123,22 @@ def _add_client_commands(commands: Any) -> None:  # noqa: ANN401 - argparse name
 def _add_inspect(commands: Any) -> None:  # noqa: ANN401 - argparse names this type privately
     inspect = commands.add_parser("inspect", help="print what a stopped node's store holds")
     inspect.add_argument("store", type=Path, metavar="STORE", help="the node's directory, .../raft-nK")
-    inspect.add_argument("--output", choices=("text", "json"), default="text")
+    inspect.add_argument("-o", "--output", choices=("text", "json"), default="text", help=OUTPUT_HELP)
     inspect.set_defaults(carry_out=_inspect)
 
 
 def _add_bench(commands: Any) -> None:  # noqa: ANN401 - argparse names this type privately
     bench = commands.add_parser("bench", help="measure running controllers")
     bench.add_argument("--controllers", required=True, metavar="HOST:PORT[;...]", help="remoting addresses")
-    bench.add_argument("--workload", choices=(*WORKLOADS, "all"), default="all")
-    bench.add_argument("--seconds", type=float, default=5.0)
+    bench.add_argument(
+        "--workload", choices=(*WORKLOADS, "all"), default="all", help="the requests to send (default: all)"
+    )
+    bench.add_argument("--seconds", type=float, default=5.0, help="duration of each workload (default: 5)")
     bench.add_argument("--warm-up", type=float, default=0.0, help="seconds before requests are counted")
     bench.add_argument("--in-flight", type=int, default=64, help="requests under way at a time")
-    bench.add_argument("--connections", type=int, default=4)
+    bench.add_argument("--connections", type=int, default=4, help="number of connections (default: 4)")
     bench.add_argument("--groups", type=int, default=100, help="broker groups to work on")
-    bench.add_argument("--output", choices=("text", "json"), default="text")
+    bench.add_argument("-o", "--output", choices=("text", "json"), default="text", help=OUTPUT_HELP)
     bench.set_defaults(carry_out=_bench)
 
 
