@@ -21,7 +21,7 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -82,25 +82,29 @@ def parser() -> Parser:
     """Return the parser of all commands."""
     whole = program("ha-sidecar", "AutoSwitchHA for RocketMQ brokers.", "rocketmq-ha-sidecar")
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
-    for name, command, settings, text in (
-        ("replica", _replica, replica_config.ReplicaConfig, "run a log-only replica of a broker group"),
+    replica_help = attribute_help(replica_config.ReplicaConfig)
+    companion_help = attribute_help(companion_config.CompanionConfig)
+    seed_help = attribute_help(seed_config.SeedConfig)
+    for name, command, keys, texts, text in (
+        ("replica", _replica, replica_config.KEYS, replica_help, "run a log-only replica of a broker group"),
         (
             "companion",
             _companion,
-            companion_config.CompanionConfig,
+            companion_config.KEYS,
+            companion_help,
             "show what the broker beside it does not say",
         ),
-        ("seed", _seed, seed_config.SeedConfig, "fill an empty broker's store before the broker starts"),
+        ("seed", _seed, seed_config.KEYS, seed_help, "fill an empty broker's store before the broker starts"),
         (
             "handover",
             _handover,
-            companion_config.CompanionConfig,
+            companion_config.KEYS,
+            companion_help,
             "hand the broker's mastership over before it stops",
         ),
     ):
         process = commands.add_parser(name, help=text)
         process.add_argument("-c", "--config", dest="config_file", type=Path, help="file with the same keys")
-        keys, texts = tuple(field.name for field in fields(settings)), attribute_help(settings)
         for key in keys:
             process.add_argument(f"--{key.replace('_', '-')}", dest=key, help=texts[key])
         process.set_defaults(carry_out=command, keys=keys)

@@ -23,7 +23,7 @@ from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.questions import ask_broker, ask_group
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.debt_store import DebtStore, debt_store
-from ha_sidecar.companion.handover import Handover, HandoverResult
+from ha_sidecar.companion.handover import LOOK_AGAIN_S, Handover, HandoverResult
 from ha_sidecar.companion.revive_watch import SETTLE_WITHIN_S, ReviveWatch
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts
 
@@ -117,4 +117,4 @@ async def _group_of(controllers: Controllers, group: str) -> GroupFacts:
     while True:
         with contextlib.suppress(ControllersUnavailableError, AskError, RemotingProtocolError):
             return await ask_group(controllers, group)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(LOOK_AGAIN_S)

@@ -83,9 +83,8 @@ def refused_claim(group: Group | None, header: ApplyBrokerIdRequestHeader) -> Gr
         return None
     if (problem := id_problem(group, broker_id)) is not None:
         remark = f"Fail to apply brokerId: {broker_id} in broker-set: {header.broker_name}: {problem}"
-    elif len(group.replicas) >= GROUP_MEMBERS_MAX:
-        count = f"{len(group.replicas)} brokers, at most {GROUP_MEMBERS_MAX} are allowed"
-        remark = f"Broker-set: {header.broker_name} has {count}"
+    elif (too_many := _count_problem(group)) is not None:
+        remark = f"Broker-set: {header.broker_name} {too_many}"
     else:
         return None
     ext = group_ext(header.cluster_name, header.broker_name)
@@ -100,8 +99,16 @@ def refused_take_up(
     None if it may be proposed.
     """
     problem = id_problem(group, BrokerId(header.broker_id))
-    if problem is None and group is not None and len(group.replicas) >= GROUP_MEMBERS_MAX:
-        problem = f"the group has {len(group.replicas)} brokers, at most {GROUP_MEMBERS_MAX} are allowed"
+    if problem is None and group is not None and (too_many := _count_problem(group)) is not None:
+        problem = f"the group {too_many}"
     if problem is None:
         return None
     return take_up_refusal(header.cluster_name, header.broker_name, header.broker_id, problem)
+
+
+def _count_problem(group: Group) -> str | None:
+    """Return how many brokers a full group has, and the bound; None if it may have one more."""
+    count = len(group.replicas)
+    if count < GROUP_MEMBERS_MAX:
+        return None
+    return f"has {count} brokers, at most {GROUP_MEMBERS_MAX} are allowed"
