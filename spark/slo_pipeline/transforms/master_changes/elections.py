@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from slo_pipeline.transforms.lag import members, set_after
-from slo_pipeline.transforms.rollouts import handovers_ordered
+from slo_pipeline.transforms.master_changes.rollouts import handovers_ordered
 from slo_pipeline.transforms.timing import US_PER_S, from_nanos_text, plus_us
 
 # Two processes' wall clocks may differ this much before a fault looks like an effect.

@@ -12,12 +12,12 @@ from rocketmq_operator import cli
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
-from rocketmq_operator.api.crds import custom_resource_definitions, file_name, to_yaml
+from rocketmq_operator.api.definitions.crds import custom_resource_definitions, file_name, to_yaml
 from rocketmq_operator.api.rules import VALIDATIONS_KEY
 from rocketmq_operator.api.slo_report import SLOReportSpec
 from rocketmq_operator.api.topic import TopicSpec
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 Json = dict[str, Any]
 DEFINITIONS = {
     definition["spec"]["names"]["kind"]: definition for definition in custom_resource_definitions()

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from slo_pipeline.schemas.frames import conform
 from slo_pipeline.schemas.tables import FAILOVERS
-from slo_pipeline.transforms import elections
+from slo_pipeline.transforms.master_changes import elections
 from slo_pipeline.transforms.timing import US_PER_S, ms_between, plus_us
 
 # How far the canary's clock may be from the controllers', and what follows the last mark at once.
