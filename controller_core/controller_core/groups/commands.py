@@ -188,6 +188,7 @@ class ElectMaster(Command, frozen=True, kw_only=True, tag="ElectMaster"):
             (`elections.first_elections.told_epoch`).
         acting_id: the member that acts as master although none is recorded; None without one.
         logs: before a first election, the logs of the members that answered; empty for any other.
+        withheld: why the leader allows no winner, one word (`elections.log_ends`); empty if it allows one.
     """
 
     requester_id: JavaBrokerId | None = None
@@ -200,6 +201,7 @@ class ElectMaster(Command, frozen=True, kw_only=True, tag="ElectMaster"):
     told_epoch: JavaInt = 0
     acting_id: JavaBrokerId | None = None
     logs: tuple[MemberLog, ...] = ()
+    withheld: str = ""
 
 
 class CleanBrokerData(Command, frozen=True, kw_only=True, tag="CleanBrokerData"):

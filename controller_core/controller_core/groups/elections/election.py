@@ -4,6 +4,7 @@
     or a guarded election of an epoch that has ended       ->  keep: 2011 with a master, 2004 without
     a group that never had a master, members with a past   ->  see `first_elections`
     another group that never had a master                  ->  the requester, if registered, alive, electable
+    the logs that members told allow nobody                ->  no winner, see `log_ends`
     otherwise the policy (see `policy`) chooses:
       the recorded master                                  ->  keep: 2011; no change
       another member                                       ->  0: master, higher epoch, set := {winner},
@@ -30,6 +31,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from controller_core.groups.commands import ElectMaster, LiveBroker
+from controller_core.groups.elections import log_ends
 from controller_core.groups.elections.failovers import elected, failed, suspected
 from controller_core.groups.elections.first_elections import (
     is_first,
@@ -55,10 +57,11 @@ class FailureReason(StrEnum):
     DESIGNATED_NOT_ALIVE = "DesignatedNotAlive"
     DESIGNATED_NOT_ELECTABLE = "DesignatedNotElectable"
     WAITING_FOR_MEMBERS = "WaitingForMembers"
-    LOG_REPLICA_AHEAD = "LogReplicaAhead"
+    LOG_REPLICA_AHEAD = log_ends.LOG_REPLICA_AHEAD
+    LOGS_UNKNOWN = log_ends.LOGS_UNKNOWN
 
 
-_EXPLAINED: Final = {
+_EXPLAINED: Final[dict[str, str]] = {
     # RocketMQ knows neither log replicas nor this wait, so its remarks do not cover them.
     FailureReason.NO_ELECTABLE_REPLICA: "",
     FailureReason.DESIGNATED_NOT_ELECTABLE: "",
@@ -66,6 +69,8 @@ _EXPLAINED: Final = {
     "start all members, or designate one",
     FailureReason.LOG_REPLICA_AHEAD: ", a log replica holds more than every broker: "
     "start the last master, or designate a broker",
+    FailureReason.LOGS_UNKNOWN: ", members that are away may be all that have some acknowledged message: "
+    "start them, or designate a broker",
 }
 """Reasons that a refusal names, and what more it says."""
 
@@ -76,6 +81,8 @@ def elect_master(group: Group | None, command: ElectMaster, index: int, term: in
         return _not_registered("Broker hasn't been registered")
     if _is_stale(group, command):
         return Change(_keep_reply(group) if group.master_id is not None else _nobody_reply(None, None))
+    if command.withheld:
+        return _fail(group, command, command.withheld)
     alive = {broker.id: broker for broker in command.alive}
     first = is_first(group)
     if first and command.requester_id is not None and command.requester_id not in group.replicas:
@@ -175,7 +182,7 @@ def _preceding(group: Group, winner: BrokerId) -> tuple[BrokerId, ...]:
     return group.sync_state_set if len(group.sync_state_set) > 1 else group.preceding_set
 
 
-def _fail(group: Group, command: ElectMaster, reason: FailureReason) -> Change:
+def _fail(group: Group, command: ElectMaster, reason: str) -> Change:
     """Refuse an election; the controller's own attempt clears a recorded master, once."""
     reply = _nobody_reply(command.requester_id, reason)
     if command.designate:
@@ -220,7 +227,7 @@ def _keep_reply(group: Group) -> GroupReply:
     return GroupReply(ResponseCode.CONTROLLER_MASTER_STILL_EXIST, group.master_ext(), remark, body)
 
 
-def _nobody_reply(requester_id: BrokerId | None, reason: FailureReason | None) -> GroupReply:
+def _nobody_reply(requester_id: BrokerId | None, reason: str | None) -> GroupReply:
     if requester_id is None:
         code = ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE
         remark = "Old master has down and failed to elect a new broker master"

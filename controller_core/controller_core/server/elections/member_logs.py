@@ -28,17 +28,15 @@ from controller_core.groups.elections.first_elections import EPOCH_JUMP_MAX
 from controller_core.groups.elections.member_logs import log_of_list
 from controller_core.groups.group import Group
 from controller_core.groups.keys import BrokerId, GroupKey, LogOffset, comma_list
-from controller_core.remoting.bodies import EpochEntryCache
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.server.clock import Clock
 from controller_core.server.common.broker_questions import ASK_ERRORS, Ask, RefusedError, ask_or_raise
+from controller_core.server.common.epoch_answers import OtherMemberError, own_epochs
 from controller_core.server.logs import bind
 
 LISTS_AWAITED_MS: Final = 10_000
 """How long a due first election waits for the lists of members that do not answer."""
-LIST_BYTES_MAX: Final = 1 << 20
-"""Bytes of one answer: some 15,000 epochs. RocketMQ's own handshake ends at 1,000."""
 ASKED_AT_ONCE_MAX: Final = 16
 
 _log = logging.getLogger(__name__)
@@ -46,10 +44,6 @@ _log = logging.getLogger(__name__)
 
 class LogUnknownError(Exception):
     """A living member did not tell its list yet; the text names the members."""
-
-
-class _OtherMemberError(Exception):
-    """Another member answered at this address."""
 
 
 class MemberLogs:
@@ -102,7 +96,7 @@ class MemberLogs:
             async with turns:
                 answer = await ask_or_raise(self._ask, address, RequestCode.GET_BROKER_EPOCH_CACHE)
             return _usable(group, broker_id, answer.body)
-        except _OtherMemberError as error:
+        except OtherMemberError as error:
             self._forget(address)  # The connection dates from a time when another member used the address.
             return error
         except ASK_ERRORS as error:
@@ -113,19 +107,11 @@ def _usable(group: Group, broker_id: BrokerId, body: bytes) -> MemberLog:
     """Return what an answer says.
 
     Raises:
-        _OtherMemberError: it is not this member's.
+        OtherMemberError: it is not this member's.
         RefusedError: it is too long, or its epochs or offsets cannot be true.
         RemotingProtocolError: it cannot be read.
     """
-    if len(body) > LIST_BYTES_MAX:
-        raise RefusedError(f"its list has {len(body)} bytes, at most {LIST_BYTES_MAX} are read")
-    told = EpochEntryCache.decode(body)
-    # A master answers with id 0, a broker that has no role yet with -1.
-    is_its_own = told.broker_id <= 0 or told.broker_id == broker_id
-    if not is_its_own or (told.cluster_name, told.broker_name) != group.key:
-        raise _OtherMemberError(
-            f"member {told.broker_id} of {told.cluster_name}/{told.broker_name} answers for {broker_id}"
-        )
+    told = own_epochs(group, broker_id, body)
     starts = ((one.epoch, one.start_offset) for one in told.epoch_list)
     log = log_of_list(broker_id, starts, LogOffset(told.max_offset))
     if log.last_epoch - group.master_epoch > EPOCH_JUMP_MAX or log.max_offset < 0:

@@ -3,8 +3,8 @@
 Every election passes here, whether a broker, a person or the leader itself asked for it:
 
     take the epochs that living members tell -> guard the writes of a living master (`write_guard`), or detach
-    the log replicas of a silent one (`replica_detacher`) -> propose -> follow up (`election_follow_up`) ->
-    lift the guard
+    the log replicas of a silent one (`replica_detacher`) and take the ends of its slaves' logs (`log_ends`)
+    -> propose -> follow up (`election_follow_up`) -> lift the guard
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from controller_core.server.common.metrics import UNKNOWN_GROUP, Metrics
 from controller_core.server.logs import bind
 from controller_core.server.notices.notice_order import RoleChanges
 from controller_core.server.proposals.election_follow_up import ElectionFollowUp
+from controller_core.server.proposals.log_ends import LogEnds
 from controller_core.server.proposals.proposer import CommandProposer
 from controller_core.server.proposals.replica_detacher import ReplicaDetacher
 from controller_core.server.write_guards.write_guard import SwitchoverRefusedError, WriteGuards
@@ -44,6 +45,7 @@ class ElectionProposer:
         proposer: CommandProposer,
         guards: WriteGuards,
         detacher: ReplicaDetacher,
+        log_ends: LogEnds,
         changes: RoleChanges,
         follow_up: ElectionFollowUp,
         clock: Clock,
@@ -54,6 +56,7 @@ class ElectionProposer:
         self._proposer = proposer
         self._guards = guards
         self._detacher = detacher
+        self._log_ends = log_ends
         self._changes = changes
         self._follow_up = follow_up
         self._clock = clock
@@ -102,12 +105,23 @@ class ElectionProposer:
                 guarded = await self._guards.before(command)
                 if guarded is command:
                     await self._detacher.detach_before(command)
+                    guarded = await self._log_ends.before(command)
         except SwitchoverRefusedError as error:
             _log.warning(
                 "a switchover is refused", extra=bind(broker_group=command.broker_name, error=str(error))
             )
             return Outcome(GroupReply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, {}, str(error)))
+        if self._is_known(guarded):
+            remark = f"No master is elected: {guarded.withheld}"
+            return Outcome(GroupReply(ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE, {}, remark))
         return await self._proposer.propose(guarded)
+
+    def _is_known(self, command: ElectMaster) -> bool:
+        """Return whether the leader's own election would fail for the reason that is recorded already."""
+        group = self._state.find_one(command.broker_name, command.cluster)
+        if not command.withheld or command.requester_id is not None or group is None:
+            return False
+        return group.master_id is None and group.failure_reason == command.withheld
 
     def _with_told_epoch(self, command: ElectMaster) -> ElectMaster:
         """Add the greatest epoch that living members tell, so that the election goes above it."""

@@ -19,6 +19,7 @@ from controller_core.server.proposals.commands import AliveOf
 from controller_core.server.proposals.election_follow_up import ElectionFollowUp
 from controller_core.server.proposals.election_proposer import ElectionProposer
 from controller_core.server.proposals.failover_times import FailoverTimesRecorder
+from controller_core.server.proposals.log_ends import LogEnds
 from controller_core.server.proposals.proposer import CommandProposer, ProposingNode
 from controller_core.server.proposals.replica_detacher import ReplicaDetacher
 from controller_core.server.write_guards.write_guard import WriteGuards
@@ -67,6 +68,7 @@ class CommandSubmitter:
             proposer=self._proposer,
             guards=self.guards,
             detacher=ReplicaDetacher(state, self.notifier.ask),
+            log_ends=LogEnds(state, self.notifier.ask, self.notifier.forget),
             changes=self.changes,
             follow_up=self.follow_up,
             clock=clock,

@@ -12,9 +12,9 @@ from controller_core.remoting.bodies import EpochEntry, EpochEntryCache
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.clock import Clock
+from controller_core.server.common.epoch_answers import LIST_BYTES_MAX
 from controller_core.server.elections.member_logs import (
     ASKED_AT_ONCE_MAX,
-    LIST_BYTES_MAX,
     LISTS_AWAITED_MS,
     LogUnknownError,
     MemberLogs,

@@ -1,0 +1,217 @@
+"""The simulated group with quorum acknowledgements: two copies of three are enough for "stored".
+
+What differs from `group`:
+
+    client      receives "stored" when the master and any one connected slave have the message, as RocketMQ
+                counts for `inSyncReplicas=2`
+    writes      a master refuses them while the set has fewer than two members (`minInSyncReplicas=2`)
+    set         a slave joins when it has what every member of the set has, as in RocketMQ; a member that left
+                is removed when the others have the master's log
+    controller  elects only after the master's process ended, by the rule under test; it learns the logs from
+                heartbeats, which are up to `BEAT_MS` old, and may ask living members
+    member 3    is a log replica in some schedules: it copies and counts, and is never elected
+
+The invariant is that each elected master holds every acknowledged message (`Group._learn` checks it). A group
+may stay without a master until the last one is back. Only one process is dead at a time: two copies survive
+the loss of one member.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from controller_core.groups.commands import Cause, ElectMaster, LiveBroker, Stamp
+from controller_core.groups.elections.log_ends import with_log_ends
+from controller_core.groups.elections.policy import elect_from
+from controller_core.groups.group import Group as ControllersGroup
+from controller_core.groups.group import Replica
+from controller_core.groups.keys import BrokerId, GroupKey, LogOffset, MasterEpoch
+from ha_sidecar.commitlog.store import StoreError
+from testkit.ha_sim.checks import SafetyViolation, messages
+from testkit.ha_sim.group import MEMBERS, Group, Plan
+from testkit.ha_sim.member import FILE_BYTES, Member
+
+BEAT_MS: Final = 300
+COPIES: Final = 2
+STEPS: Final = 1_000
+MISHAPS: Final = 0.015
+LOG_REPLICAS: Final = 0.4
+"""Share of schedules in which member 3 is a log replica."""
+WRITES: Final = 0.05
+CHANGES_OF_SPEED: Final = 0.02
+SLOWNESS: Final = 0.1
+"""Chances of a step: of a write, of another slow member, and that the slow one moves."""
+KILLS: Final = 0.5
+"""Share of mishaps that end the master's process while it writes."""
+
+Rule = Callable[["QuorumGroup"], int | None]
+"""Returns the id of the next master; None to elect nobody now."""
+
+
+def by_heartbeats(group: "QuorumGroup") -> int | None:
+    """Elect by the log ends of the last heartbeats, as RocketMQ does. It loses acknowledged messages."""
+    recorded = group.recorded()
+    return elect_from(recorded.sync_state_set, recorded, group.alive(), None)
+
+
+def by_log_ends(group: "QuorumGroup") -> int | None:
+    """Elect by the ends that living members tell when they are asked."""
+    recorded, alive = group.recorded(), group.alive()
+    ends = {BrokerId(member.id): LogOffset(_end(member)) for member in group.living()}
+    asked = ElectMaster(
+        cluster="c",
+        broker_name="g",
+        stamp=Stamp(0, 0, ""),
+        cause=Cause.CONNECTION_CLOSED,
+        alive=tuple(alive.values()),
+    )
+    command = with_log_ends(recorded, asked, ends, COPIES)
+    if command.withheld:
+        return None
+    fresh = {broker.id: broker for broker in command.alive}
+    return elect_from(recorded.sync_state_set, recorded, fresh, None)
+
+
+class QuorumGroup(Group):
+    """A group in which two copies are enough.
+
+    Attributes:
+        waits: how often the controller elected nobody although a broker of the set lived.
+    """
+
+    def __init__(self, seed: int, rule: Rule) -> None:
+        """Draw the plan of the seed, and elect by `rule`."""
+        super().__init__(seed, replace(Plan.draw(Random(seed)), steps=STEPS, mishaps=MISHAPS, heartbeats=1.0))
+        self.waits = 0
+        self._rule: Final = rule
+        self._has_log_replica: Final = self.random.random() < LOG_REPLICAS
+        self._slow_id = 0
+        self._is_healing = False
+        self._beats: Final[dict[int, tuple[int, int]]] = {}
+        self._beaten_ms: Final[dict[int, int]] = {}
+
+    def living(self) -> list[Member]:
+        """Return the members of the set whose process runs."""
+        return [member for member in self.all if member.id in self.members and member.store is not None]
+
+    def recorded(self) -> ControllersGroup:
+        """Return the group as the controllers hold it: without a living master."""
+        replicas = {
+            BrokerId(member.id): Replica(f"m:{member.id}", "", electable=not self._is_log_replica(member))
+            for member in self.all
+        }
+        return ControllersGroup(
+            GroupKey("c", "g"),
+            replicas=replicas,
+            master_epoch=MasterEpoch(self.epoch),
+            sync_state_set=tuple(BrokerId(member) for member in sorted(self.members)),
+        )
+
+    def alive(self) -> dict[BrokerId, LiveBroker]:
+        """Return the living members with what their last heartbeats told."""
+        beats = {member.id: self._beats.get(member.id, (-1, -1)) for member in self.living()}
+        return {
+            BrokerId(member): LiveBroker(BrokerId(member), epoch, LogOffset(end))
+            for member, (epoch, end) in beats.items()
+        }
+
+    def elect(self) -> None:
+        """Elect by the rule if the master's process has ended."""
+        if self.master.store is not None:
+            return
+        chosen = self._rule(self)
+        if chosen is None:
+            self.waits += bool(self.living())
+            return
+        self.epoch += 1
+        self.elections += 1
+        self.master = self.all[chosen - 1]
+        self.members = {chosen}
+
+    def _is_log_replica(self, member: Member) -> bool:
+        return self._has_log_replica and member.id == MEMBERS
+
+    def _step(self) -> None:
+        super()._step()
+        if self.random.random() < WRITES:
+            self._guarded(self.master, lambda: self._write(self.master))
+        if self.random.random() < CHANGES_OF_SPEED:
+            self._slow_id = self.random.randint(1, MEMBERS)
+        for member in self.all:
+            if member.store is not None and self.now_ms >= self._beaten_ms.get(member.id, 0) + BEAT_MS:
+                self._beaten_ms[member.id] = self.now_ms
+                self._beats[member.id] = (member.store.epochs.last_epoch, _end(member))
+
+    def _write(self, member: Member) -> None:
+        if len(member.members) >= COPIES:  # minInSyncReplicas
+            super()._write(member)
+
+    def _move(self, member: Member) -> None:
+        if member.id != self._slow_id or self._is_healing or self.random.random() < SLOWNESS:
+            super()._move(member)
+
+    def _heal(self) -> None:
+        self._is_healing = True
+        super()._heal()
+
+    def _mishap(self) -> None:
+        if self.random.random() < KILLS:
+            self._guarded(self.master, lambda: self._write(self.master))
+            self._crash(self.master, power=self.plan.after_sync and self.random.random() < 0.5)
+            self.elect()
+        else:
+            super()._mishap()
+
+    def _check_kept(self) -> None:
+        """A member of the set may lack a message that two others have."""
+
+    def _keep_set(self, master: Member) -> None:
+        assert master.store is not None
+        last = master.store.epochs.last
+        acks = self._acks(master)
+        own_end = master.store.log.max_offset
+        confirmed = min([own_end, *(acks.get(member, 0) for member in self.members - {master.id})])
+        for broker_id, ack in acks.items():
+            if ack >= confirmed and last and ack >= last.start_offset:
+                self.members.add(broker_id)
+        remaining = self.members & {master.id, *acks}
+        if self.random.random() < 0.1 and all(acks[member] == own_end for member in remaining - {master.id}):
+            self.members = remaining
+        master.members = set(self.members)
+
+    def _acknowledge(self, master: Member) -> None:
+        """Tell clients what `COPIES` members have, the master included."""
+        if master.store is None:
+            return
+        log = master.store.log
+        own = log.synced_offset if self.plan.after_sync else log.max_offset
+        acks = sorted(self._acks(master).values(), reverse=True)
+        end = min([own, *acks[: COPIES - 1]]) if len(acks) >= COPIES - 1 else 0
+        whole = [found for _, found, _ in messages(bytes(master.held.data), FILE_BYTES) if found <= end]
+        if whole and whole[-1] > len(self.acknowledged.data):
+            self.acknowledged.grow(bytes(master.held.data[: whole[-1]]))
+
+    def _acks(self, master: Member) -> dict[int, int]:
+        """Return the greatest acknowledgement of each connected slave."""
+        acks: dict[int, int] = {}
+        for session in master.sessions:
+            if session.machine.handshake is not None and session.machine.ack_offset >= 0:
+                broker_id = session.machine.handshake.broker_id
+                acks[broker_id] = max(acks.get(broker_id, 0), session.machine.ack_offset)
+        return acks
+
+
+def _end(member: Member) -> int:
+    assert member.store is not None
+    return member.store.log.max_offset
+
+
+def run_quorum_schedule(seed: int, rule: Rule = by_log_ends) -> QuorumGroup:
+    """Run the schedule of a seed; raise `SafetyViolation` if an invariant breaks."""
+    group = QuorumGroup(seed, rule)
+    try:
+        group.run()
+    except StoreError as error:
+        raise SafetyViolation(str(error)) from error
+    return group
