@@ -12,7 +12,7 @@ from testkit.ha_sim.checks import SafetyViolation
 from testkit.ha_sim.quorum import by_heartbeats, by_log_ends, run_quorum_schedule
 
 SEEDS = 40
-SEEDS_TO_CATCH = 150
+SEEDS_TO_CATCH = 200
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 10))
@@ -22,6 +22,10 @@ def test_an_elected_master_has_every_message_that_two_of_three_had(first: int) -
             run_quorum_schedule(seed)
         except SafetyViolation as violation:
             pytest.fail(f"{violation}; replay: make sim-ha SEEDS=1 FIRST={seed}")
+
+
+def test_a_file_that_a_cut_removed_before_its_process_ended_does_not_return() -> None:
+    run_quorum_schedule(130)
 
 
 def elect_by_heartbeats(_patch: pytest.MonkeyPatch) -> object:
