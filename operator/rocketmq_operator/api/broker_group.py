@@ -80,9 +80,9 @@ class Durability(StrEnum):
     ASYNC = "Async"
     """The master has the message. A failover may lose the messages acknowledged last."""
     QUORUM = "Quorum"
-    """Two members have it. A failover may lose some of it, also by the loss of the master alone: the
-    controllers compare the log ends of the last heartbeats, some `heartbeatIntervalMs` old, and never elect a
-    log replica."""
+    """Two brokers have it. The end of any one broker loses no acknowledged message: before an election the
+    controllers ask the living members for their log ends. A master that lives on, cut off from the
+    controllers and not fenced, may lose some."""
     ALL_IN_SYNC = "AllInSync"
     """Every member of the SyncStateSet has it, at least two. The loss of any one member loses no acknowledged
     message."""
@@ -128,11 +128,27 @@ _MEMBERS_FOR_TWO_COPIES = Rule(
 )
 
 
+_QUORUM_OF_BROKERS = Rule(
+    name="QuorumWithLogReplicas",
+    expression="self.durability != 'Quorum' || self.logReplicas == 0",
+    message="'durability is Quorum with logReplicas %d: a log replica may hold the only second copy and is "
+    "never elected, so failovers would wait for the lost master; set logReplicas to 0 or take AllInSync'"
+    ".format([self.logReplicas])",
+    holds=lambda spec: spec.durability != Durability.QUORUM or spec.log_replicas == 0,
+    problem=lambda spec: (
+        f"durability is Quorum with logReplicas {spec.log_replicas}: a log replica may hold the only second "
+        "copy and is never elected, so failovers would wait for the lost master; set logReplicas to 0 or "
+        "take AllInSync"
+    ),
+)
+
+
 class BrokerGroupSpec(SpecModel):
     """What a person asks of a group."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         _MEMBERS_FOR_TWO_COPIES,
+        _QUORUM_OF_BROKERS,
         plain_properties("config"),
         owned_keys("config", OWNED_KEYS),
         refused_keys(
@@ -158,10 +174,10 @@ class BrokerGroupSpec(SpecModel):
     log_replicas: Annotated[int, Field(ge=0, le=LOG_REPLICAS_MAX)] = 0
     """Members that keep the log only, for tens of megabytes of memory each."""
     durability: Durability = Durability.ALL_IN_SYNC
-    """Which members hold a message when it is acknowledged. Async: the master. Quorum: two members; a
-    failover may still elect one that lacks it, because the controllers rank brokers by the log ends of their
-    last heartbeats and never elect log replicas. AllInSync: every member of the SyncStateSet, at least two;
-    the loss of any one member loses nothing."""
+    """Which members hold a message when it is acknowledged. Async: the master. Quorum: two brokers; the
+    end of any one of them loses nothing, because a failover elects the longest log. Not together with log
+    replicas. AllInSync: every member of the SyncStateSet, at least two; the loss of any one member loses
+    nothing."""
     storage: StorageSpec
     """Volume of each member, log replicas included."""
     resources: Resources = Resources(cpu="1", memory="4Gi")

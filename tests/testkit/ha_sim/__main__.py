@@ -1,5 +1,7 @@
 """`make sim-ha SEEDS=n`: n schedules of failures of a replicated log, on all CPUs.
 
+Each seed runs one with acknowledgements by every member, and one with quorum acknowledgements.
+
 A failure prints its replay line.
 
 Exit status: 0 nothing was violated, 1 something was.
@@ -13,6 +15,7 @@ from collections import Counter
 
 from testkit.ha_sim.checks import SafetyViolation
 from testkit.ha_sim.group import run_schedule
+from testkit.ha_sim.quorum import run_quorum_schedule
 
 _CHUNK = 10
 _REPORT_EVERY = 200
@@ -22,6 +25,7 @@ def _verdict(seed: int) -> tuple[int, str | None, Counter[str]]:
     """Return the seed, the violation (None: no violation), and the schedule's observations."""
     try:
         group = run_schedule(seed)
+        quorum = run_quorum_schedule(seed)
     except SafetyViolation as violation:
         return seed, str(violation), Counter()
     seen = {
@@ -30,6 +34,8 @@ def _verdict(seed: int) -> tuple[int, str | None, Counter[str]]:
         "cuts of diverged tails": group.truncations,
         "writes refused for want of room": group.refusals,
         "acknowledged bytes": len(group.acknowledged.data),
+        "elections with quorum acknowledgements": quorum.elections,
+        "elections withheld": quorum.waits,
     }
     return seed, None, Counter(seen)
 

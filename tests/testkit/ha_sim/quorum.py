@@ -46,7 +46,7 @@ KILLS: Final = 0.5
 """Share of mishaps that end the master's process while it writes."""
 
 Rule = Callable[["QuorumGroup"], int | None]
-"""Returns the id of the next master; None to elect nobody now."""
+"""Returns the id of the next master; None to hold no election now."""
 
 
 def by_heartbeats(group: "QuorumGroup") -> int | None:
@@ -77,7 +77,7 @@ class QuorumGroup(Group):
     """A group in which two copies are enough.
 
     Attributes:
-        waits: how often the controller elected nobody although a broker of the set lived.
+        waits: how often the controller elected no broker although a member of the set lived.
     """
 
     def __init__(self, seed: int, rule: Rule) -> None:

@@ -96,6 +96,12 @@ REFUSALS = (
         {"replicas": 1},
         ("AllInSync", "replicas 1", "logReplicas 0"),
     ),
+    Refusal(
+        "a quorum of which a log replica is a part",
+        "BrokerGroup",
+        {"durability": "Quorum", "logReplicas": 1},
+        ("Quorum", "logReplicas 1", "AllInSync"),
+    ),
     Refusal("no broker", "BrokerGroup", {"replicas": 0}, ("replicas",)),
     Refusal(
         "a key of ours", "BrokerGroup", {"config": {"brokerRole": "SYNC_MASTER"}}, ("config.brokerRole",)

@@ -17,13 +17,13 @@ The rule, with `copies` the number that an acknowledgement needs, the master inc
     fewer than `copies` members of the set are unheard   ->  elect the furthest: of any `copies` members at
                                                              least one was heard, so one that was heard has
                                                              every acknowledged message
-    `copies` or more are unheard                         ->  nobody: they may be all that have a message
-    a log replica is ahead of every broker               ->  nobody: it may be the only one that has a
+    `copies` or more are unheard                         ->  no member: only they may have some message
+    a log replica is ahead of every broker               ->  no member: only the replica may have some
                                                              message, and it is never elected
     unclean elections are allowed                        ->  elect, by the ends that were told
 
-"Nobody" leaves the group without a master until a member comes back, above all the last master, which has
-everything that it acknowledged; or until a person designates a broker, whose log then decides.
+Without a winner the group has no master until a member comes back, above all the last master, which has
+every message that it acknowledged; or until a person designates a broker, whose log then decides.
 
 Members of the set are compared by their ends alone. Each joined the master of the recorded epoch, so its log
 is a beginning of that master's log, and of two beginnings of one log the longer one has all of the other.
@@ -92,8 +92,10 @@ def must_ask(group: Group, command: ElectMaster) -> bool:
     alive = {broker.id for broker in command.alive}
     if is_first(group) or command.designate or group.master_id in alive:
         return False
-    candidates = [member for member in group.sync_state_set if member in alive and is_electable(group, member)]
-    return len(candidates) > 1 or (len(candidates) == 1 and len(group.sync_state_set) > 2)  # noqa: PLR2004
+    candidates = [
+        member for member in group.sync_state_set if member in alive and is_electable(group, member)
+    ]
+    return len(candidates) > 1 or (len(candidates) == 1 and len(group.sync_state_set) > 2)
 
 
 def with_log_ends(
@@ -109,7 +111,7 @@ def with_log_ends(
     """
     ends = {member: end for member, end in ends.items() if member in group.sync_state_set}
     if not any(is_electable(group, member) for member in ends):
-        # Heartbeats are all there is; of the members nothing more is known than from them.
+        # Heartbeats are all that is known of the brokers.
         return replace(command, withheld=_objection(group, command, ends, copies))
     alive = tuple(_told(group, broker, ends) for broker in command.alive)
     return replace(command, alive=alive, withheld=_objection(group, command, ends, copies))
@@ -127,7 +129,7 @@ def _objection(
     group: Group, command: ElectMaster, ends: Mapping[BrokerId, LogOffset], copies: int | None
 ) -> str:
     """Return why no member may be elected, one word; empty if one may."""
-    if copies is None or copies < 2 or command.unclean_allowed:  # noqa: PLR2004
+    if copies is None or copies < 2 or command.unclean_allowed:
         return ""
     if len(group.sync_state_set) - len(ends) >= copies:
         return LOGS_UNKNOWN

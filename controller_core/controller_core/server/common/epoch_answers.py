@@ -26,7 +26,7 @@ def own_epochs(group: Group, broker_id: BrokerId, body: bytes) -> EpochEntryCach
     if len(body) > LIST_BYTES_MAX:
         raise RefusedError(f"its list has {len(body)} bytes, at most {LIST_BYTES_MAX} are read")
     told = EpochEntryCache.decode(body)
-    # A master answers with id 0, a broker that has no role yet with -1.
+    # A master answers with id 0, a broker without a role with -1.
     is_its_own = told.broker_id <= 0 or told.broker_id == broker_id
     if not is_its_own or (told.cluster_name, told.broker_name) != group.key:
         raise OtherMemberError(

@@ -8,8 +8,8 @@ each living member for the end of its log (1007), and each broker for its settin
     some are silent                                      set has every acknowledged message
     some are silent                                  ->  ask them again until `AWAITED_S`, then elect or
                                                          refuse without them
-    a refusal (access control, another program)      ->  not asked again: nothing more will be known
-    no broker tells its settings                     ->  elect by what is known, as without this
+    a refusal (access control, another program)      ->  not asked again; it would answer the same
+    the settings are unknown                         ->  elect by the ends that are known
 
 An election by heartbeats where no settings are known keeps groups available whose brokers refuse requests.
 

@@ -251,7 +251,7 @@ async def test_who_dials_a_master_whose_pod_is_to_go_waits_at_its_companion_and_
 @pytest.mark.parametrize(
     ("spec", "lost"),
     [
-        ({"durability": "Quorum"}, ""),
+        ({"durability": "Quorum", "logReplicas": 0}, ""),
         ({"durability": "Async"}, ""),
         ({"paused": True}, ""),
         ({}, "orders-1"),

@@ -20,7 +20,7 @@ Answer = Callable[[RemotingCommand], RemotingCommand]
 
 
 def tells(broker_id: int, end: int, settings: str = QUORUM, *, name: str = NAME) -> Answer:
-    """Return a broker that answers; it has no settings if `settings` is empty, as a log replica."""
+    """Return a broker that answers; without `settings` it is asked only for its log, as a log replica is."""
 
     def answer(request: RemotingCommand) -> RemotingCommand:
         if request.code == RequestCode.GET_BROKER_EPOCH_CACHE:

@@ -13,7 +13,7 @@ ADDRESS = "10.96.7.7"
 
 
 async def _configured(durability: str = "AllInSync") -> dict[str, str]:
-    world = OperatorWorld({"durability": durability, "logReplicas": 1})
+    world = OperatorWorld({"durability": durability, "logReplicas": 0 if durability == "Quorum" else 1})
     await world.settle()
     data: dict[str, str] = world.get("ConfigMap", "orders")["data"]
     return data
