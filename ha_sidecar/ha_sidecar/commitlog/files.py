@@ -80,7 +80,7 @@ class CommitLog:
             LogLayoutError: the files make no log.
         """
         layout.disk.make_directory(layout.directory)
-        # A process that ended between removing a file and this left a name that a power loss would bring back.
+        # A process that ended after removing a file left a name that a power loss would bring back.
         layout.disk.sync_directory(layout.directory)
         end = find_end(layout)
         log = cls(layout, LogOffset(end.min_offset), LogOffset(end.max_offset), cuts or CutGuard(), room)

@@ -133,6 +133,27 @@ MUTANTS = (
         test="tests/unit/groups/elections/test_member_logs.py",
     ),
     Mutant(
+        "an election with quorum acknowledgements goes by heartbeats",
+        "groups/elections/log_ends.py",
+        "    return replace(broker, epoch=group.master_epoch, max_offset=ends[broker.id])",
+        "    return broker",
+        test="tests/unit/groups/elections/test_log_ends.py",
+    ),
+    Mutant(
+        "an election does not wait for members that may hold the second copy",
+        "groups/elections/log_ends.py",
+        "    if len(group.sync_state_set) - len(ends) >= copies:",
+        "    if False:",
+        test="tests/unit/groups/elections/test_log_ends.py",
+    ),
+    Mutant(
+        "a broker is elected although a log replica may hold the second copy",
+        "groups/elections/log_ends.py",
+        "    return LOG_REPLICA_AHEAD if furthest",
+        '    return "" if furthest',
+        test="tests/unit/groups/elections/test_log_ends.py",
+    ),
+    Mutant(
         "an election uses the old epoch again",
         "groups/elections/election.py",
         "        master_id=winner,\n        master_epoch=next_epoch(group, command),\n",

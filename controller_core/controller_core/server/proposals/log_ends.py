@@ -1,11 +1,11 @@
-"""Ask the living members of the SyncStateSet where their logs end, before a dead master's successor is elected.
+"""Ask living members of the SyncStateSet where their logs end, before a dead master's successor is elected.
 
 `groups.elections.log_ends` says why heartbeats are not enough, and what the answers allow. The leader asks
 each living member for the end of its log (1007), and each broker for its settings (26), all at once:
 
     every member answered                            ->  elect
-    a broker acknowledges with every member,         ->  the others have `GRACE_S`, because every member of the
-    some are silent                                      set has every acknowledged message
+    a broker acknowledges with every member,         ->  the others have `GRACE_S`, because every member has
+    some are silent                                      every acknowledged message
     some are silent                                  ->  ask them again until `AWAITED_S`, then elect or
                                                          refuse without them
     a refusal (access control, another program)      ->  not asked again; it would answer the same
