@@ -103,7 +103,19 @@ def test_increase_prints_a_table_that_adds_up(
     spark: SparkSession, told: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert (
-        main(["increase", "rocketmq_messages_in_total", "--by", "group", "--input", str(told.directory)]) == 0
+        main(
+            [
+                "increase",
+                "rocketmq_messages_in_total",
+                "--by",
+                "group",
+                "--input",
+                str(told.directory),
+                "-o",
+                "csv",
+            ]
+        )
+        == 0
     )
     table = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert {row["group"] for row in table} == {"orders", "payments"}
