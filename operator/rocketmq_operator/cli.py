@@ -17,7 +17,7 @@ from typing import Final
 from controller_core.command_line.completion import add_completion
 from controller_core.command_line.program import Parser, program, run
 from controller_core.command_line.values import listen_address, names
-from rocketmq_operator.api.crds import custom_resource_definitions, file_name, to_yaml
+from rocketmq_operator.api.definitions.crds import custom_resource_definitions, file_name, to_yaml
 
 HTTP_DEFAULT: Final = "0.0.0.0:8080"
 
