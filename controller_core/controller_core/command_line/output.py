@@ -157,9 +157,11 @@ def _aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _cell(value: object) -> str:
-    """Return a value as one line; nothing for None, and JSON for a list or a mapping."""
+    """Return a value as one line; nothing for None, JSON for a list or a mapping, `7` for 7.0."""
     if value is None:
         return ""
+    if isinstance(value, float):
+        return str(value).removesuffix(".0")
     if isinstance(value, bool | list | dict):
         return one_line(json.dumps(value, default=str))
     return one_line(str(value))

@@ -80,6 +80,11 @@ def test_a_name_with_control_characters_does_not_make_lines_of_its_own(form: str
     assert "\nforged" not in text
 
 
+def test_a_whole_number_has_no_fraction_in_a_cell_and_an_infinite_one_is_a_word() -> None:
+    assert text_of("csv", {"a": 7.0, "b": 0.1, "c": float("inf")}) == "a,b,c\n7,0.1,inf\n"
+    assert json.loads(text_of("json", {"c": float("inf")})) == {"c": "inf"}
+
+
 def test_values_that_json_does_not_know_are_texts_in_every_form() -> None:
     for form in FORMS:
         assert "/data" in text_of(form, {"directory": Path("/data")})
