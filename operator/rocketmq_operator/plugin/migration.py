@@ -21,7 +21,7 @@ from rocketmq_operator.plan.migration.observed import (
     MigrationRequest,
     ObservedMigration,
     OldMember,
-    StoreLocation,
+    StoreInClaim,
     locate_store,
     stateful_set_of,
 )
@@ -233,7 +233,7 @@ class MigrationRun:
 
     async def _with_volume(self, member: OldMember) -> OldMember:
         """Find the volume by the note, else by the broker's report."""
-        location: BrokerRecord | StoreLocation | str | None = member.record or member.store_location
+        location: BrokerRecord | StoreInClaim | str | None = member.record or member.store_location
         if location is None or isinstance(location, str):
             return member
         claim = await self._server.get("PersistentVolumeClaim", member.namespace, location.claim)
