@@ -14,7 +14,8 @@ from urllib.parse import quote
 import aiohttp
 
 from rocketmq_operator.clients.api import Json, PeerUnavailableError, RequestRefusedError, RetryLaterError
-from rocketmq_operator.clients.json_answers import parse_json, read_json
+from rocketmq_operator.clients.json_answers import read_json
+from rocketmq_operator.plan.common.json_text import parse_json
 
 READ_TIMEOUT: Final = aiohttp.ClientTimeout(total=3.0, connect=1.0)
 CHANGE_TIMEOUT: Final = aiohttp.ClientTimeout(total=10.0, connect=1.0)

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 from rocketmq_operator.api.names import CLUSTER_KIND, GROUP_KIND
 from rocketmq_operator.clients.api import Json, KubeConflictError
 from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.json_text import parse_json_object
 from rocketmq_operator.plan.migration import pods as migration_pods
 from rocketmq_operator.plan.migration.observed import (
     BrokerRecord,
@@ -345,11 +346,10 @@ def _parse_message(body: Json, text: str) -> Json:
         RequestError: it is not a JSON object, or its end is missing.
     """
     try:
-        message = json.loads(text)
+        return parse_json_object(text)
     except ValueError as error:
         name = body["metadata"]["name"]
         raise RequestError(f"{name} sent an unreadable answer: {text.strip()[:200]!r}: {error}") from error
-    return dict(message)
 
 
 def _title(plan: MigrationPlan, name: str) -> str:
