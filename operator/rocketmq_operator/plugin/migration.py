@@ -26,7 +26,8 @@ from rocketmq_operator.plan.migration.observed import (
     locate_store,
     stateful_set_of,
 )
-from rocketmq_operator.plan.migration.steps import MigrationPlan, migration_plan
+from rocketmq_operator.plan.migration.step_types import MigrationPlan
+from rocketmq_operator.plan.migration.steps import migration_plan
 from rocketmq_operator.plan.migration.undo import undo_plan
 from rocketmq_operator.plan.migration.writes import CreateObject, DeleteObject, PatchObject, RunPod, Write
 from rocketmq_operator.plugin.queries import RequestError

@@ -12,7 +12,7 @@ from rocketmq_operator import cli
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
-from rocketmq_operator.api.crds import custom_resource_definitions, file_name, to_yaml
+from rocketmq_operator.api.crds.definitions import custom_resource_definitions, file_name, to_yaml
 from rocketmq_operator.api.rules import VALIDATIONS_KEY
 from rocketmq_operator.api.slo_report import SLOReportSpec
 from rocketmq_operator.api.topic import TopicSpec

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from ha_sidecar.common import questions
 from ha_sidecar.companion import revive_watch, settling
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.debt_store import DEBT_FILE, DebtStore
@@ -81,7 +82,7 @@ async def group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterato
 
     monkeypatch.setattr(settling, "Handover", StandIn)
     monkeypatch.setattr(settling, "ask_broker", made.ask_broker)
-    monkeypatch.setattr(settling, "ask_group", made.ask_group)
+    monkeypatch.setattr(questions, "ask_group", made.ask_group)
     monkeypatch.setattr(revive_watch, "SETTLE_LOOK_S", 0.001)
     monkeypatch.setattr(revive_watch, "SETTLE_WITHIN_S", 60.0)
     yield made

@@ -7,7 +7,7 @@ import pytest
 
 from rocketmq_operator.plan.migration import checks as migration_checks
 from rocketmq_operator.plan.migration.observed import OldBrokerKind
-from rocketmq_operator.plan.migration.steps import MigrationPlan
+from rocketmq_operator.plan.migration.step_types import MigrationPlan
 from rocketmq_operator.plugin.migration import MigrationOptions, MigrationRun
 from rocketmq_operator.plugin.queries import RequestError
 from testkit.memory.kubernetes import CrashError

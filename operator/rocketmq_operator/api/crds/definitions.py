@@ -14,6 +14,7 @@ from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatu
 from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
 from rocketmq_operator.api.common import CLUSTER_NAME_PATTERN
 from rocketmq_operator.api.consumer_group import GROUP_LENGTH_MAX, ConsumerGroupSpec
+from rocketmq_operator.api.crds.structural_schema import structural_schema
 from rocketmq_operator.api.failover import FailoverSpec, FailoverStatus
 from rocketmq_operator.api.metadata import MetadataStatus
 from rocketmq_operator.api.names import (
@@ -29,7 +30,6 @@ from rocketmq_operator.api.names import (
     KindNames,
 )
 from rocketmq_operator.api.rules import VALIDATIONS_KEY
-from rocketmq_operator.api.schema import structural_schema
 from rocketmq_operator.api.slo_report import SLOReportSpec, SLOReportStatus
 from rocketmq_operator.api.topic import TOPIC_LENGTH_MAX, TopicSpec
 

@@ -1,0 +1,1 @@
+"""CustomResourceDefinitions, generated from the models of the kinds."""
