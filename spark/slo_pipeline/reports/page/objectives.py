@@ -82,7 +82,7 @@ def _paged(severities: Counter[str]) -> str:
     return ", ".join(told) or "never"
 
 
-def section(report: Report) -> Markup:
+def section(report: Report) -> parts.Section:
     """Show every objective of every group, and what would have paged."""
     if not report.objectives:
         return parts.section("objectives", "Objectives", tag("p", "Nothing was judged."))
