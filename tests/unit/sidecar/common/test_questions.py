@@ -1,4 +1,4 @@
-"""Questions are asked again until the controllers answer; the caller hears of each failed attempt."""
+"""Questions are repeated until the controllers answer; the caller hears of each failed attempt."""
 
 from typing import Any
 
