@@ -1,1 +1,0 @@
-"""CustomResourceDefinitions, generated from the models of the kinds."""
