@@ -20,7 +20,7 @@ from controller_core.command_line.program import MisuseError, Parser, program, r
 from controller_core.command_line.values import DURATION, HOSTS, NAMES, SEMICOLONS, duration, hosts, names
 from controller_core.server.cli import client, members
 from controller_core.server.cli.load_generator import WORKLOADS, BenchError, BenchPlan, run_bench
-from controller_core.server.settings.config import ConfigError, key_infos, reference_lines
+from controller_core.server.settings.config import InvalidSettingError, key_infos, reference_lines
 
 EXIT_LOG: Final = 3
 DEFAULT_SERVER: Final = "127.0.0.1:9880"
@@ -28,7 +28,7 @@ DEFAULT_SERVER: Final = "127.0.0.1:9880"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
-    return run(parser(), arguments, misuses=(ConfigError,), failures=(client.ClientError, BenchError))
+    return run(parser(), arguments, misuses=(InvalidSettingError,), failures=(client.ClientError, BenchError))
 
 
 def parser() -> Parser:
