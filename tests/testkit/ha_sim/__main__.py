@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 
-from testkit.ha_sim.checks import SafetyViolation
+from testkit.check.errors import SafetyViolation
 from testkit.ha_sim.group import run_schedule
 from testkit.ha_sim.quorum import run_quorum_schedule
 
