@@ -13,16 +13,16 @@ copies, heartbeats at 40:
 
 The rule, with `copies` the number that an acknowledgement needs, the master included:
 
-    copies of every member (all acknowledge), or one     ->  elect, by the ends that were told
+    copies of every member (all acknowledge), or one     ->  elect, by the ends that members told
     fewer than `copies` members of the set are unheard   ->  elect the furthest: of any `copies` members at
-                                                             least one was heard, so one that was heard has
+                                                             least one answered, so one that answered has
                                                              every acknowledged message
     `copies` or more are unheard                         ->  no member: only they may have some message
     a log replica is ahead of every broker               ->  no member: only the replica may have some
                                                              message, and it is never elected
-    unclean elections are allowed                        ->  elect, by the ends that were told
+    unclean elections are allowed                        ->  elect, by the ends that members told
 
-Without a winner the group has no master until a member comes back, above all the last master, which has
+Without a winner the group waits for a master until a member comes back, above all the last master, which has
 every message that it acknowledged; or until a person designates a broker, whose log then decides.
 
 Members of the set are compared by their ends alone. Each joined the master of the recorded epoch, so its log

@@ -16,7 +16,7 @@ An election by heartbeats where no settings are known keeps groups available who
 The answers come after the master's death was seen, so nothing that it acknowledged reaches a member later
 than the question: a slave acknowledges what it has.
 
-A failed election is not put into the log again while the group has no master and nothing has changed.
+The leader does not repeat an election that failed for the reason that the group records.
 
 Source: AdminBrokerProcessor.getBrokerEpochCache, getBrokerConfig of 5.5.0.
 """
@@ -41,7 +41,7 @@ from controller_core.server.logs import bind
 from controller_core.server.settings import properties
 
 AWAITED_S: Final = 2.0
-"""How long silent members are asked again. A broker that asked for the election waits for 3 s."""
+"""How long the leader asks silent members again. A broker that asked for the election waits for 3 s."""
 GRACE_S: Final = 0.2
 PAUSE_S: Final = 0.02
 
