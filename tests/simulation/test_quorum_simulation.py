@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from controller_core.groups.elections import log_ends
-from testkit.ha_sim.checks import SafetyViolation
+from testkit.check.errors import SafetyViolation
 from testkit.ha_sim.quorum import by_heartbeats, by_log_ends, run_quorum_schedule
 
 SEEDS = 40

@@ -11,9 +11,8 @@ What differs from `group`:
                 heartbeats, which are up to `BEAT_MS` old, and may ask living members
     member 3    is a log replica in some schedules: it copies and counts, and is never elected
 
-The invariant is that each elected master holds every acknowledged message (`Group._learn` checks it). A group
-may stay without a master until the last one is back. Only one process is dead at a time: two copies survive
-the loss of one member.
+The invariant is that each elected master holds every acknowledged message (`SimulatedGroup._learn` checks
+it). Several members may be dead at once, and all come back: a group may stay without a master until then.
 """
 
 from collections.abc import Callable
@@ -28,9 +27,10 @@ from controller_core.groups.group import Group as ControllersGroup
 from controller_core.groups.group import Replica
 from controller_core.groups.keys import BrokerId, GroupKey, LogOffset, MasterEpoch
 from ha_sidecar.commitlog.store import StoreError
-from testkit.ha_sim.checks import SafetyViolation, messages
-from testkit.ha_sim.group import MEMBERS, Group, Plan
-from testkit.ha_sim.member import FILE_BYTES, Member
+from testkit.check.errors import SafetyViolation
+from testkit.ha_sim.checks import messages
+from testkit.ha_sim.group import MEMBERS, GroupPlan, SimulatedGroup
+from testkit.ha_sim.member import FILE_BYTES, SimulatedMember
 
 BEAT_MS: Final = 300
 COPIES: Final = 2
@@ -73,7 +73,7 @@ def by_log_ends(group: "QuorumGroup") -> int | None:
     return elect_from(recorded.sync_state_set, recorded, fresh, None)
 
 
-class QuorumGroup(Group):
+class QuorumGroup(SimulatedGroup):
     """A group in which two copies are enough.
 
     Attributes:
@@ -82,7 +82,9 @@ class QuorumGroup(Group):
 
     def __init__(self, seed: int, rule: Rule) -> None:
         """Draw the plan of the seed, and elect by `rule`."""
-        super().__init__(seed, replace(Plan.draw(Random(seed)), steps=STEPS, mishaps=MISHAPS, heartbeats=1.0))
+        super().__init__(
+            seed, replace(GroupPlan.draw(Random(seed)), steps=STEPS, mishaps=MISHAPS, heartbeats=1.0)
+        )
         self.waits = 0
         self._rule: Final = rule
         self._has_log_replica: Final = self.random.random() < LOG_REPLICAS
@@ -91,7 +93,7 @@ class QuorumGroup(Group):
         self._beats: Final[dict[int, tuple[int, int]]] = {}
         self._beaten_ms: Final[dict[int, int]] = {}
 
-    def living(self) -> list[Member]:
+    def living(self) -> list[SimulatedMember]:
         """Return the members of the set whose process runs."""
         return [member for member in self.all if member.id in self.members and member.store is not None]
 
@@ -129,7 +131,7 @@ class QuorumGroup(Group):
         self.master = self.all[chosen - 1]
         self.members = {chosen}
 
-    def _is_log_replica(self, member: Member) -> bool:
+    def _is_log_replica(self, member: SimulatedMember) -> bool:
         return self._has_log_replica and member.id == MEMBERS
 
     def _step(self) -> None:
@@ -143,11 +145,11 @@ class QuorumGroup(Group):
                 self._beaten_ms[member.id] = self.now_ms
                 self._beats[member.id] = (member.store.epochs.last_epoch, _end(member))
 
-    def _write(self, member: Member) -> None:
+    def _write(self, member: SimulatedMember) -> None:
         if len(member.members) >= COPIES:  # minInSyncReplicas
             super()._write(member)
 
-    def _move(self, member: Member) -> None:
+    def _move(self, member: SimulatedMember) -> None:
         if member.id != self._slow_id or self._is_healing or self.random.random() < SLOWNESS:
             super()._move(member)
 
@@ -166,7 +168,7 @@ class QuorumGroup(Group):
     def _check_kept(self) -> None:
         """A member of the set may lack a message that two others have."""
 
-    def _keep_set(self, master: Member) -> None:
+    def _keep_set(self, master: SimulatedMember) -> None:
         assert master.store is not None
         last = master.store.epochs.last
         acks = self._acks(master)
@@ -180,7 +182,7 @@ class QuorumGroup(Group):
             self.members = remaining
         master.members = set(self.members)
 
-    def _acknowledge(self, master: Member) -> None:
+    def _acknowledge(self, master: SimulatedMember) -> None:
         """Tell clients what `COPIES` members have, the master included."""
         if master.store is None:
             return
@@ -192,7 +194,7 @@ class QuorumGroup(Group):
         if whole and whole[-1] > len(self.acknowledged.data):
             self.acknowledged.grow(bytes(master.held.data[: whole[-1]]))
 
-    def _acks(self, master: Member) -> dict[int, int]:
+    def _acks(self, master: SimulatedMember) -> dict[int, int]:
         """Return the greatest acknowledgement of each connected slave."""
         acks: dict[int, int] = {}
         for session in master.sessions:
@@ -202,7 +204,7 @@ class QuorumGroup(Group):
         return acks
 
 
-def _end(member: Member) -> int:
+def _end(member: SimulatedMember) -> int:
     assert member.store is not None
     return member.store.log.max_offset
 
