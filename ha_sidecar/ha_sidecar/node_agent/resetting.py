@@ -1,0 +1,67 @@
+"""Reset flows of this node: sockets of its own namespace by the kernel, those of its pods by forged segments.
+
+    own socket, kernel can end it        destroyed
+    own socket, kernel cannot            forged segments, over the loopback link
+    a pod's socket                       forged segments
+    no answer                            reported; the next pass tries again
+
+A client's conntrack entry is deleted in any case. The next packet of a client that did not answer is then
+translated anew, and the successor's kernel resets the connection.
+"""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from ha_sidecar.node_agent.conntrack import Conntrack
+from ha_sidecar.node_agent.flows import Flow, FlowKind
+from ha_sidecar.node_agent.forging import Links, reset_by_segments
+from ha_sidecar.node_agent.own_sockets import destroy_own
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ResetCounts:
+    """How many flows ended in which way, and how many did not."""
+
+    destroyed: int = 0
+    forged: int = 0
+    unanswered: int = 0
+    foreign: int = 0
+
+
+class FlowResetter:
+    """Resets flows; to be used by one thread at a time."""
+
+    def __init__(self, conntrack: Conntrack) -> None:
+        """Take the node's table."""
+        self._conntrack: Final = conntrack
+        self._links: Final = Links()
+
+    def close(self) -> None:
+        """Close the sockets."""
+        self._links.close()
+
+    def reset(self, kind: FlowKind, flows: Iterable[Flow]) -> ResetCounts:
+        """Reset flows, and return how many ended.
+
+        Raises:
+            OSError: this process lacks a right, or the kernel a part.
+        """
+        wanted = tuple(flows)
+        destroyed = self._destroyed(wanted)
+        forged = reset_by_segments(self._links, [flow for flow in wanted if flow not in destroyed])
+        if kind is FlowKind.CLIENT:
+            for flow in wanted:
+                if flow not in forged.foreign:
+                    self._conntrack.forget(flow)
+        return ResetCounts(len(destroyed), len(forged.reset), len(forged.unanswered), len(forged.foreign))
+
+    def _destroyed(self, flows: tuple[Flow, ...]) -> frozenset[Flow]:
+        try:
+            return destroy_own(flows)
+        except OSError as error:
+            _log.warning("sockets of this node's own processes cannot be ended: %s", error)
+            return frozenset()
