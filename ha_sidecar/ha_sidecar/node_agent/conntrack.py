@@ -3,8 +3,8 @@
 Linux translates the address of a Service once for each connection, and conntrack keeps the result. The kernel
 filters the list by the dialled address (IPv4), so a large table costs little here.
 
-A node may have no conntrack, or may translate addresses elsewhere (eBPF). `sees` tells: it looks for an entry
-of a connection of its own.
+A node may have no conntrack, or may translate addresses elsewhere (eBPF). `leads_to` shows it: it finds no
+entry of its own connection.
 """
 
 import contextlib
@@ -85,15 +85,10 @@ class Conntrack:
             if dialling.connect_ex(address) not in _IN_PROGRESS:
                 return None
             flow = self._entry(dialling.getsockname()[:2], address)
-        return None if flow is None else flow.server[0]
-
-    def sees(self, address: HostPort) -> bool:
-        """Return whether conntrack has an entry for a new connection of this node to an address.
-
-        Raises:
-            OSError: the kernel refuses to look it up.
-        """
-        return self.leads_to(address) is not None
+        if flow is None:
+            return None
+        self.forget(flow)
+        return flow.server[0]
 
     def forget(self, flow: Flow) -> None:
         """Delete a flow's entry: its next packet is translated again, and reaches the new server."""
@@ -143,8 +138,8 @@ def _flow(entry: Any, family: socket.AddressFamily) -> Flow | None:  # noqa: ANN
     asked, answered = entry.get_attr("CTA_TUPLE_ORIG"), entry.get_attr("CTA_TUPLE_REPLY")
     if asked is None or answered is None:
         return None
-    one = NFCTAttrTuple.from_netlink(family, asked)
-    other = NFCTAttrTuple.from_netlink(family, answered)
+    one: Any = NFCTAttrTuple.from_netlink(family, asked)
+    other: Any = NFCTAttrTuple.from_netlink(family, answered)
     return Flow(
         (plain_host(one.saddr), one.sport),
         (plain_host(one.daddr), one.dport),

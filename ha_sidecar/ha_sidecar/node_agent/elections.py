@@ -1,8 +1,8 @@
 """Count which elections a majority of the controllers tells, from their event streams.
 
-Every controller serves the same events, because they come from applied entries. So an event that more than half
-of the controllers tell, word for word, is committed. One controller that lies, or a stranger at its address,
-cannot make an election count, and cannot keep a true one from counting.
+Every controller serves the same events, because they come from applied entries. So an event that more than
+half of the controllers tell, word for word, is committed. One controller that lies, or a stranger at its
+address, cannot make an election count, and cannot keep a true one from counting.
 
     vote that makes the majority     the election counts, once
     any other vote                   nothing
@@ -27,7 +27,8 @@ ELECTED: Final = "MasterElected"
 SILENCE: Final = frozenset({"HeartbeatTimeout"})
 """Causes of an election for which the old master said nothing: its connections may be open and dead.
 
-With any other cause its process has ended, lives, or was asked to go: its kernel or its companion answers clients.
+With any other cause its process has ended, lives, or was asked to go: its kernel or its companion answers
+clients.
 """
 
 

@@ -3,8 +3,8 @@
 A flow is one TCP connection as conntrack lists it: its client, the address that the client dialled, and the
 server that it leads to after translation. Two kinds are chosen:
 
-    HA       dialled the HA port of the replaced master's own process          at the election
-    CLIENT   dialled its announced address, and leads to its process           once that address leads elsewhere
+    HA       dialled the HA port of the replaced master's process       at the election
+    CLIENT   dialled its announced address, and leads to its process    once that address leads elsewhere
 
 A client that is reset sooner would dial the dead process again, and wait for its connect timeout.
 
@@ -72,7 +72,7 @@ class FlowChoice:
             leads_to: by port of the announced address, the host that a new connection of this node reaches.
             now_s: a monotonic time.
         """
-        flows = [flow for flow in flows if self._may_try(flow, now_s)]
+        flows = [flow for flow in dict.fromkeys(flows) if self._may_try(flow, now_s)]
         moved = {port for port, host in leads_to.items() if not same_host(host, self._replaced.process[0])}
         chosen = {
             FlowKind.HA: tuple(flow for flow in flows if self._is_ha(flow)),

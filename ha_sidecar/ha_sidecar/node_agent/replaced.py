@@ -5,14 +5,14 @@ vouches for (1006), at the moment of the decision, and the agent asks again befo
 
     the election was not for silence                                  nothing: `NOT_FOR_SILENCE`
     the old master was elected again                                  nothing: `SAME_MASTER`
-    the group has a newer epoch, another master or none               nothing: `STALE`
+    the election did not happen, or the old master leads again        nothing: `STALE`
     the old master is alive for the controllers                       nothing: `LIVES`
     its process's address was never confirmed                         nothing: `UNKNOWN_PROCESS`
     a living member of any group has the same host                    nothing: `SHARED_HOST`
     otherwise                                                         `Replaced`
 
-A member that is gone has no heartbeats, so the controllers forget the address of its process. `MemberBook` keeps
-the last one that a majority confirmed while the member was alive.
+A member that is gone has no heartbeats, so the controllers forget the address of its process. `MemberBook`
+keeps the last one that a majority confirmed while the member was alive.
 
 This module does no I/O.
 """
@@ -146,7 +146,7 @@ def judge(election: Election, view: GroupView, book: MemberBook) -> Replaced | R
         return Refusal.NOT_FOR_SILENCE
     if election.old_id == election.new_id:
         return Refusal.SAME_MASTER
-    if view.name != election.group or view.master_epoch != election.epoch or view.master_id != election.new_id:
+    if view.name != election.group or not _has_happened(election, view):
         return Refusal.STALE
     if any(member.alive for member in view.members if member.id == election.old_id):
         return Refusal.LIVES
@@ -156,6 +156,16 @@ def judge(election: Election, view: GroupView, book: MemberBook) -> Replaced | R
     if process[0] in book.living_hosts():
         return Refusal.SHARED_HOST
     return Replaced(election.group, election.epoch, election.old_id, election.old_address, process)
+
+
+def _has_happened(election: Election, view: GroupView) -> bool:
+    """Say whether a group has replaced the old master, and not made it master again.
+
+    A later change of master, or its absence, brings the old master's connections not back to life.
+    """
+    if view.master_epoch == election.epoch:
+        return view.master_id in (election.new_id, None)
+    return view.master_epoch > election.epoch and view.master_id != election.old_id
 
 
 def _address(text: str | None) -> HostPort | None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from ha_sidecar.address import HostPort
 from ha_sidecar.node_agent.conntrack import Conntrack
 from ha_sidecar.node_agent.flows import Flow, FlowKind
 from ha_sidecar.node_agent.forging import Links, reset_by_segments
@@ -32,17 +33,30 @@ class ResetCounts:
     foreign: int = 0
 
 
-class FlowResetter:
-    """Resets flows; to be used by one thread at a time."""
+class NodeFlows:
+    """The TCP connections of this node; to be used by one thread at a time."""
 
-    def __init__(self, conntrack: Conntrack) -> None:
-        """Take the node's table."""
-        self._conntrack: Final = conntrack
+    def __init__(self) -> None:
+        """Open the netlink sockets; raise `OSError` if the kernel refuses."""
+        self._conntrack: Final = Conntrack()
         self._links: Final = Links()
 
     def close(self) -> None:
         """Close the sockets."""
+        self._conntrack.close()
         self._links.close()
+
+    def flows_to(self, host: str) -> list[Flow]:
+        """Return the connections that dialled an address; raise `OSError` if the kernel refuses."""
+        return self._conntrack.flows_to(host)
+
+    def leads_to(self, address: HostPort) -> str | None:
+        """Return the host that a new connection to an address reaches; None if conntrack cannot tell.
+
+        Raises:
+            OSError: the kernel refuses.
+        """
+        return self._conntrack.leads_to(address)
 
     def reset(self, kind: FlowKind, flows: Iterable[Flow]) -> ResetCounts:
         """Reset flows, and return how many ended.
@@ -51,7 +65,7 @@ class FlowResetter:
             OSError: this process lacks a right, or the kernel a part.
         """
         wanted = tuple(flows)
-        destroyed = self._destroyed(wanted)
+        destroyed = _destroyed(wanted)
         forged = reset_by_segments(self._links, [flow for flow in wanted if flow not in destroyed])
         if kind is FlowKind.CLIENT:
             for flow in wanted:
@@ -59,9 +73,10 @@ class FlowResetter:
                     self._conntrack.forget(flow)
         return ResetCounts(len(destroyed), len(forged.reset), len(forged.unanswered), len(forged.foreign))
 
-    def _destroyed(self, flows: tuple[Flow, ...]) -> frozenset[Flow]:
-        try:
-            return destroy_own(flows)
-        except OSError as error:
-            _log.warning("sockets of this node's own processes cannot be ended: %s", error)
-            return frozenset()
+
+def _destroyed(flows: tuple[Flow, ...]) -> frozenset[Flow]:
+    try:
+        return destroy_own(flows)
+    except OSError as error:
+        _log.warning("sockets of this node's own processes cannot be ended: %s", error)
+        return frozenset()

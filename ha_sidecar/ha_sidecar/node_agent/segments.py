@@ -1,14 +1,14 @@
 """Write and read the TCP segments that end a connection from outside, for IPv4 and IPv6.
 
-1. A SYN that seems to come from the server reaches the client's socket. Its kernel answers with a challenge ACK
-   (RFC 5961, 4.2), which carries the next sequence number that it accepts. A socket that still dials answers
-   with SYN and ACK, and the same number.
+1. A SYN that seems to come from the server reaches the client's socket. Its kernel answers with a challenge
+   ACK (RFC 5961, 4.2), which carries the next sequence number that it accepts. A socket that still dials
+   answers with SYN and ACK, and the same number.
 2. A RST with exactly that number ends the connection (RFC 5961, 3.2): the client reads ECONNRESET.
 
 Any other segment of the client with an ACK carries that number too, so a retransmission serves as well.
 
-On a bridge whose packets pass iptables, an answer is seen after its destination was translated. So an answer is
-recognised by the client's address and port only.
+On a bridge whose packets pass iptables, an answer is seen after its destination was translated. So an answer
+is recognised by the client's address and port only.
 
 This module does no I/O.
 """
@@ -99,7 +99,7 @@ def _packet(source: HostPort, target: HostPort, sequence: int, flags: int) -> by
 
 
 def _checksum(data: bytes) -> int:
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF

@@ -1,5 +1,6 @@
 """Real connections of a pod and of its node, whose server was cut off silently, are reset; others stay."""
 
+import contextlib
 import errno
 import select
 import socket
@@ -8,11 +9,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from ha_sidecar.node_agent.conntrack import Conntrack
 from ha_sidecar.node_agent.flows import FlowChoice, FlowKind
 from ha_sidecar.node_agent.replaced import Replaced
-from ha_sidecar.node_agent.resetting import FlowResetter, ResetCounts
-from testkit.processes.small_node import OTHER_SERVICE, SERVICE, Place, SmallNode, Version, lacking, small_node
+from ha_sidecar.node_agent.resetting import NodeFlows, ResetCounts
+from testkit.processes.small_node import (
+    OTHER_SERVICE,
+    SERVICE,
+    Place,
+    SmallNode,
+    Version,
+    lacking,
+    small_node,
+)
 
 pytestmark = pytest.mark.skipif(bool(lacking()), reason=lacking() or "-")
 
@@ -34,17 +42,12 @@ def pass_over(node: SmallNode, version: Version) -> tuple[dict[FlowKind, ResetCo
         started_s = time.monotonic()
         process, announced = (node.host(version, "old"), PORT), (SERVICE[version], PORT)
         choice = FlowChoice(Replaced("orders", 7, 1, announced, process), (HA_PORT,))
-        table = Conntrack()
-        resetter = FlowResetter(table)
-        try:
+        with contextlib.closing(NodeFlows()) as table:
             flows = [*table.flows_to(process[0]), *table.flows_to(announced[0])]
             leads = {port: table.leads_to((announced[0], port)) for port in choice.ports_to_probe(flows)}
             known = {port: host for port, host in leads.items() if host is not None}
             chosen = choice.choose(flows, known, time.monotonic())
-            counts = {kind: resetter.reset(kind, some) for kind, some in chosen.items()}
-        finally:
-            resetter.close()
-            table.close()
+            counts = {kind: table.reset(kind, some) for kind, some in chosen.items()}
         return counts, (time.monotonic() - started_s) * 1000
 
     return node.entered("node", work)

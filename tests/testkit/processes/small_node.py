@@ -1,13 +1,13 @@
-"""A node of Kubernetes, as far as its network goes: a pod on a bridge, and Services that conntrack translates.
+"""A node of Kubernetes, as far as its network goes: a pod on a bridge, Services that conntrack translates.
 
     pod ---- bridge [node] ---- wire ---- old        the pod of a master that will be cut off
                        `------- wire ---- new        the pod of its successor
 
 The address of a Service leads to one of the two, by a rule in the node's table `nat`, as with kube-proxy in
-iptables mode. A cut takes the wire's far end from its namespace's routes: packets disappear, and nobody is told.
+iptables mode. A cut drops packets at the old pod's end of the wire, and no other process learns of it.
 
-Sockets belong to the namespace of the thread that made them, so tests use them as any others. Needs root, `ip`
-and `iptables`; nothing of it outlives `remove`.
+Sockets belong to the namespace of the thread that made them, so tests use them as any others. Needs root,
+`ip` and `iptables`; nothing of it outlives `remove`.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from testkit.processes.process import ProcessFailedError
 
 Place = Literal["node", "pod", "old", "new"]
 Version = Literal["IPv4", "IPv6"]
+VERSIONS: Final[tuple[Version, ...]] = ("IPv4", "IPv6")
 PLACES: Final[tuple[Place, ...]] = ("node", "pod", "old", "new")
 SERVICE: Final = {"IPv4": "10.96.0.11", "IPv6": "fd00:96::11"}
 OTHER_SERVICE: Final = {"IPv4": "10.96.0.12", "IPv6": "fd00:96::12"}
@@ -65,7 +66,7 @@ class SmallNode:
                 self._ip("node", "link set pod master cni0")
             self._ip("node", f"link set {place} up")
             self._ip(place, "link set eth0 up")
-            for version in ("IPv4", "IPv6"):
+            for version in VERSIONS:
                 host, gateway, bits = _HOSTS[version, place]
                 without_check = "nodad" if version == "IPv6" else ""
                 inner = "cni0" if place == "pod" else place
@@ -75,7 +76,7 @@ class SmallNode:
         forwarding = ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding")
         for key in forwarding:
             self._in("node", f"sysctl -q -w {key}=1")
-        for version in ("IPv4", "IPv6"):
+        for version in VERSIONS:
             # As on any node: without a route, a process on it could not dial the address of a Service.
             self._ip("node", f"-{version[-1]} route add default via {_HOSTS[version, 'new'][0]}")
             for chain in ("PREROUTING", "OUTPUT"):
@@ -99,7 +100,7 @@ class SmallNode:
 
     def move(self) -> None:
         """Lead new connections to the Service to the successor."""
-        for version in ("IPv4", "IPv6"):
+        for version in VERSIONS:
             for chain in ("PREROUTING", "OUTPUT"):
                 self._translate("-D", version, chain, SERVICE[version], "old")
 
@@ -117,11 +118,9 @@ class SmallNode:
 
         def run() -> None:
             try:
-                with open(f"/run/netns/{self.name(place)}") as namespace:
-                    if self._libc.setns(namespace.fileno(), _CLONE_NEWNET):
-                        raise OSError(ctypes.get_errno(), f"setns {place}")
+                self._enter(place)
                 results.append(work())
-            except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
+            except BaseException as error:
                 problems.append(error)
 
         thread = threading.Thread(target=run)
@@ -130,6 +129,11 @@ class SmallNode:
         if problems:
             raise problems[0]
         return results[0]
+
+    def _enter(self, place: Place) -> None:
+        with open(f"/run/netns/{self.name(place)}") as namespace:
+            if self._libc.setns(namespace.fileno(), _CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), f"setns {place}")
 
     def listen(self, place: Place, version: Version, port: int) -> socket.socket:
         """Return a listener in a pod; the kernel accepts connections on its behalf."""
@@ -152,7 +156,8 @@ class SmallNode:
     def _translate(self, action: str, version: Version, chain: str, service: str, place: Place) -> None:
         host = self.host(version, place)
         self._in(
-            "node", f"{_TABLES[version]} -t nat {action} {chain} -d {service} -p tcp -j DNAT --to-destination {host}"
+            "node",
+            f"{_TABLES[version]} -t nat {action} {chain} -d {service} -p tcp -j DNAT --to-destination {host}",
         )
 
     def _ip(self, place: Place, words: str) -> None:

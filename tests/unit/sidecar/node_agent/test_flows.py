@@ -37,7 +37,9 @@ def test_flows_to_the_ha_port_are_reset_at_once() -> None:
 
 
 def test_clients_are_reset_when_their_port_leads_elsewhere() -> None:
-    assert choice().choose([CLIENT, FAST], {10911: NEW_POD, 10909: OLD_POD}, 0.0) == {FlowKind.CLIENT: (CLIENT,)}
+    assert choice().choose([CLIENT, FAST], {10911: NEW_POD, 10909: OLD_POD}, 0.0) == {
+        FlowKind.CLIENT: (CLIENT,)
+    }
 
 
 def test_clients_whose_port_was_not_probed_wait() -> None:

@@ -61,14 +61,24 @@ def test_a_living_old_master_is_left_alone() -> None:
     [
         pytest.param(BEFORE, id="the election did not happen"),
         pytest.param(replace(AFTER, master_epoch=8, master_id=1), id="the old master is master again"),
-        pytest.param(replace(AFTER, master_epoch=8), id="a newer epoch"),
-        pytest.param(replace(AFTER, master_id=None), id="no master"),
         pytest.param(replace(AFTER, master_id=3), id="another master"),
         pytest.param(replace(AFTER, name="bills"), id="another group"),
     ],
 )
 def test_what_a_majority_does_not_confirm_is_stale(view: GroupView) -> None:
     assert judge(ELECTION, view, book(BEFORE)) is Refusal.STALE
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        pytest.param(replace(AFTER, master_epoch=8, master_id=3), id="the successor was replaced too"),
+        pytest.param(replace(AFTER, master_id=None), id="the successor is lost"),
+        pytest.param(replace(AFTER, master_epoch=8, master_id=None), id="a newer epoch without a master"),
+    ],
+)
+def test_a_later_change_of_master_does_not_bring_connections_back(view: GroupView) -> None:
+    assert judge(ELECTION, view, book(BEFORE, view)) == Replaced("orders", 7, 1, OLD, OLD_POD)
 
 
 def test_a_process_that_was_never_confirmed_is_left_alone() -> None:
