@@ -3,8 +3,8 @@
 Linux translates the address of a Service once for each connection, and conntrack keeps the result. The kernel
 filters the list by the dialled address (IPv4), so a large table costs little here.
 
-A node may have no conntrack, or may translate addresses elsewhere (eBPF). `leads_to` shows it: it finds no
-entry of its own connection.
+Some nodes have a kernel without conntrack, or translate addresses elsewhere (eBPF). There `leads_to` does not
+find its own connection.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ class Conntrack:
         """Return the open TCP connections that dialled an address, and those that still dial it.
 
         Raises:
-            OSError: the kernel refuses, for instance because it has no conntrack.
+            OSError: the kernel refuses, for instance because it lacks conntrack.
         """
         family = _family(host)
         # Why not in IPv6: the kernel's filter (6.18) leaves out the addresses that are equal.

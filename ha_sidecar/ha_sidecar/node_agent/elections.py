@@ -27,8 +27,7 @@ ELECTED: Final = "MasterElected"
 SILENCE: Final = frozenset({"HeartbeatTimeout"})
 """Causes of an election for which the old master said nothing: its connections may be open and dead.
 
-With any other cause its process has ended, lives, or was asked to go: its kernel or its companion answers
-clients.
+With any other cause its process has ended or still lives, and its kernel or its companion answers clients.
 """
 
 

@@ -58,7 +58,7 @@ class EventStreams:
         on_election: Callable[[Election], None],
         metrics: NodeAgentMetrics,
     ) -> None:
-        """Take the controllers' HTTP addresses and who is told of an election that a majority tells."""
+        """Take the controllers' HTTP addresses, and the receiver of elections that a majority tells."""
         self._addresses: Final = tuple(addresses)
         self._on_election: Final = on_election
         self._metrics: Final = metrics

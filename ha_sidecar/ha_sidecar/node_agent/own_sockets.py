@@ -36,7 +36,7 @@ def destroy_own(flows: Iterable[Flow]) -> frozenset[Flow]:
     Flows that the kernel cannot end, because it lacks INET_DIAG_DESTROY, are left out.
 
     Raises:
-        OSError: the kernel has no inet_diag, or this process lacks the right to.
+        OSError: the kernel lacks inet_diag, or this process lacks the right to.
     """
     with contextlib.closing(Netlink(NETLINK_SOCK_DIAG)) as kernel:
         return frozenset(flow for flow, entry in _find(kernel, flows) if _destroy(kernel, entry))

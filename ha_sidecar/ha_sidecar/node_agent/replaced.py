@@ -11,7 +11,7 @@ vouches for (1006), at the moment of the decision, and the agent asks again befo
     a living member of any group has the same host                    nothing: `SHARED_HOST`
     otherwise                                                         `Replaced`
 
-A member that is gone has no heartbeats, so the controllers forget the address of its process. `MemberBook`
+The controllers forget the address of a process whose heartbeats end. `MemberBook`
 keeps the last one that a majority confirmed while the member was alive.
 
 This module does no I/O.

@@ -5,8 +5,8 @@
     a pod's socket                       forged segments
     no answer                            reported; the next pass tries again
 
-A client's conntrack entry is deleted in any case. The next packet of a client that did not answer is then
-translated anew, and the successor's kernel resets the connection.
+A client's conntrack entry is deleted in any case. If the client did not answer, the kernel translates its
+next packet again, and the successor's kernel resets the connection.
 """
 
 import logging

@@ -91,3 +91,27 @@ def test_a_client_of_a_silent_server_is_reset_and_a_thousand_others_stay(
     assert ended_with(direct) == 0, "only the HA port and the announced address are the agent's"
     for connection in (*strangers, client, slave, direct, again, *listeners):
         connection.close()
+
+
+@pytest.mark.parametrize("version", ["IPv4", "IPv6"])
+def test_a_client_that_still_dials_the_silent_server_is_reset(node: SmallNode, version: Version) -> None:
+    with node.listen("old", version, PORT), node.listen("new", version, PORT):
+        node.cut()
+        client = node.dial("pod", SERVICE[version], PORT)
+        node.move()
+        counts, _ = pass_over(node, version)
+        assert counts[FlowKind.CLIENT].forged == 1
+        assert ended_with(client, 1.0) in {errno.ECONNRESET, errno.ECONNREFUSED}
+        client.close()
+
+
+def test_a_node_without_conntrack_says_so(node: SmallNode) -> None:
+    address = (node.host("IPv4", "new"), PORT)
+
+    def where() -> str | None:
+        with contextlib.closing(NodeFlows()) as table:
+            return table.leads_to(address)
+
+    with node.listen("new", "IPv4", PORT):
+        assert node.entered("node", where) == address[0]
+        assert node.entered("pod", where) is None, "this namespace has no rule that needs conntrack"

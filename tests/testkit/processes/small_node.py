@@ -60,6 +60,8 @@ class SmallNode:
             self._run(f"ip -n {self.name(place)} link set lo up")
         self._ip("node", "link add cni0 type bridge")
         self._ip("node", "link set cni0 up")
+        self._ip("node", "link add outside type bridge")
+        self._ip("node", "link set outside up")
         for place in PLACES[1:]:
             self._ip("node", f"link add {place} type veth peer name eth0 netns {self.name(place)}")
             if place == "pod":
@@ -78,7 +80,7 @@ class SmallNode:
             self._in("node", f"sysctl -q -w {key}=1")
         for version in VERSIONS:
             # As on any node: without a route, a process on it could not dial the address of a Service.
-            self._ip("node", f"-{version[-1]} route add default via {_HOSTS[version, 'new'][0]}")
+            self._ip("node", f"-{version[-1]} route add default dev outside")
             for chain in ("PREROUTING", "OUTPUT"):
                 for target in ("old", "new"):
                     self._translate("-A", version, chain, SERVICE[version], target)
@@ -152,6 +154,17 @@ class SmallNode:
         return self.entered(
             place, lambda: [socket.create_connection((host, port), _CONNECT_S) for _ in range(count)]
         )
+
+    def dial(self, place: Place, host: str, port: int) -> socket.socket:
+        """Return a socket that begins to connect."""
+
+        def work() -> socket.socket:
+            dialling = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+            dialling.setblocking(False)
+            dialling.connect_ex((host, port))
+            return dialling
+
+        return self.entered(place, work)
 
     def _translate(self, action: str, version: Version, chain: str, service: str, place: Place) -> None:
         host = self.host(version, place)

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from ha_sidecar.address import HostPort, host_port
 from ha_sidecar.node_agent.agent import NodeAgent
 from ha_sidecar.node_agent.config import NodeAgentConfig
@@ -46,6 +48,7 @@ class Flows:
 
     flows: list[Flow] = field(default_factory=lambda: [*STRANGERS, CLIENT, SLAVE])
     leads: str = OLD_POD
+    controllers_at: str | None = HOST
     was_reset: list[tuple[FlowKind, Flow]] = field(default_factory=list)
 
     def flows_to(self, host: str) -> list[Flow]:
@@ -54,7 +57,7 @@ class Flows:
 
     def leads_to(self, address: HostPort) -> str | None:
         """Return where the address leads."""
-        return self.leads if address[0] == OLD else "10.0.9.9"
+        return self.leads if address[0] == OLD else self.controllers_at
 
     def reset(self, kind: FlowKind, flows: Iterable[Flow]) -> ResetCounts:
         """Remember and remove them."""
@@ -104,7 +107,7 @@ class Story:
 
 
 @contextlib.asynccontextmanager
-async def story() -> AsyncIterator[Story]:
+async def story(controllers_at: str | None = HOST) -> AsyncIterator[Story]:
     async with scripted(said=BEFORE) as controllers, event_pages(3) as pages:
         (port,) = free_ports(1)
         config = NodeAgentConfig(
@@ -113,7 +116,7 @@ async def story() -> AsyncIterator[Story]:
             http=(HOST, port),
             poll_interval_ms=100,
         )
-        flows = Flows()
+        flows = Flows(controllers_at=controllers_at)
         agent = NodeAgent(config, lambda: flows, judge_s=0.2)
         task = asyncio.create_task(agent.run())
         told = Story(controllers, pages, flows, agent)
@@ -142,6 +145,12 @@ async def test_slaves_are_reset_at_the_election_and_clients_when_the_address_has
         assert told.metric('rmqha_node_agent_reset_seconds_count{kind="ha"}') == 1
         assert told.metric("rmqha_node_agent_replaced_masters_total") == 1
         assert told.metric("rmqha_node_agent_conntrack") == 1
+
+
+async def test_a_data_plane_without_conntrack_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    async with story(controllers_at=None) as told:
+        await until(lambda: "another data plane translates addresses here" in caplog.text)
+        assert told.metric("rmqha_node_agent_conntrack") == 0
 
 
 async def test_a_lying_event_stream_resets_nothing() -> None:
