@@ -4,6 +4,7 @@ import pytest
 
 from ha_sidecar.address import host_ports
 from ha_sidecar.node_agent.config import KEYS, from_texts
+from rocketmq_operator.plan.common import names
 from testkit.kube.kubectl import KubeError, program
 from testkit.products.helm import Json, named, of, pods, rendered
 
@@ -53,7 +54,11 @@ def test_its_account_is_its_own_and_may_ask_the_api_server_nothing() -> None:
 def test_it_runs_in_the_namespace_that_it_is_given_and_asks_the_clusters_own() -> None:
     objects = rendered(ON, AWAY)
     assert named(objects, "DaemonSet", NAME)["metadata"]["namespace"] == "mq-agents"
-    assert "main-controller-0.mq.svc:9878" in " ".join(_container(AWAY)["args"])
+
+
+def test_it_names_controllers_as_they_know_each_other() -> None:
+    known = [f"{host}:{names.CONTROLLER_PORT}" for host in names.controller_hosts("main", "mq", 3)]
+    assert f"--controllers={';'.join(known)}" in _container(AWAY)["args"]
 
 
 @pytest.mark.parametrize("controllers", [1, 3, 5])

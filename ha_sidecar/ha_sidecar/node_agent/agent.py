@@ -41,7 +41,7 @@ PASS_S: Final = 0.02
 PASS_LATER_S: Final = 0.2
 HURRY_S: Final = 4.0
 """How long passes follow each other fast: longer than an address takes to move."""
-JUDGE_S: Final = 1.0
+JUDGE_S: Final = 3.0
 """For how long a refusal may be early: a new leader may not know the silent members yet."""
 ASK_AGAIN_S: Final = 0.05
 CHECK_S: Final = 30.0
