@@ -55,7 +55,7 @@ class MemberView:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group, as a majority of the controllers knows it; `master_id` is None without a master."""
+    """A group, as a majority of the controllers knows it; `master_id`: None without a master."""
 
     name: str
     master_id: int | None
@@ -86,7 +86,7 @@ class Replaced:
 
 
 def group_view(name: str, info: ReplicasInfo) -> GroupView:
-    """Read one group of the answer to 1006; a member with an unreadable address has none."""
+    """Read one group of the answer to 1006, with None in place of unreadable addresses."""
     return GroupView(
         name=name,
         master_id=info.master_broker_id or None,
