@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, Protocol, TypeVar
@@ -47,6 +47,7 @@ ASK_AGAIN_S: Final = 0.05
 CHECK_S: Final = 30.0
 """Between two looks whether conntrack knows this node's connections."""
 _TROUBLE: Final = (ControllersUnavailableError, AskError, RemotingProtocolError, ChannelError)
+_CONNTRACK_WORKS: Final = "conntrack knows this node's connections"
 _PASSING: Final = frozenset({Refusal.STALE, Refusal.LIVES})
 
 T = TypeVar("T")
@@ -99,7 +100,7 @@ class NodeAgent:
         self._thread: Final = ThreadPoolExecutor(1, "flows")
         events = EventLog("", "", process="node-agent")
         self._http: Final = HttpServer(self.metrics.text, self._ready, events)
-        self._conntrack_problem: str | None = ""
+        self._conntrack_problem: str | None = None
 
     async def run(self) -> None:
         """Serve until cancelled; raise `OSError` if the port or the kernel's sockets cannot be had."""
@@ -138,19 +139,29 @@ class NodeAgent:
 
     async def _poll(self) -> None:
         while True:
-            for name in self._streams.groups():
-                with contextlib.suppress(*_TROUBLE):
-                    await self._view(name)
+            await self._learn(self._streams.groups())
             await asyncio.sleep(self._config.poll_interval_ms / 1000)
 
-    async def _view(self, group: str) -> GroupView | None:
-        """Ask for a group, and learn what a majority vouches for; None if it does not know the group."""
-        info = (await ask_groups(self._controllers, [group])).get(group)
-        if info is None:
-            return None
-        view = group_view(group, info)
-        self._book.learn(view)
-        return view
+    async def _learn(self, groups: Collection[str]) -> None:
+        """Learn groups by one question; by one for each if the controllers refuse that."""
+        try:
+            await self._views(groups)
+        except AskError:
+            for name in groups:
+                with contextlib.suppress(*_TROUBLE):
+                    await self._views([name])
+        except _TROUBLE as error:
+            _log.debug("asked about all groups: %s", error)
+
+    async def _views(self, groups: Collection[str]) -> Mapping[str, GroupView]:
+        """Ask for groups, and learn what a majority vouches for; unknown groups are left out."""
+        if not groups:
+            return {}
+        infos = await ask_groups(self._controllers, groups)
+        views = {name: group_view(name, info) for name, info in infos.items() if name in groups}
+        for view in views.values():
+            self._book.learn(view)
+        return views
 
     def _on_election(self, election: Election) -> None:
         task = asyncio.ensure_future(self._replace(election))
@@ -197,7 +208,7 @@ class NodeAgent:
         if not election.is_for_silence:
             return Refusal.NOT_FOR_SILENCE
         try:
-            view = await self._view(election.group)
+            view = (await self._views([election.group])).get(election.group)
         except _TROUBLE as error:
             _log.debug("asked about %s: %s", election.group, error)
             return None
@@ -218,6 +229,7 @@ class NodeAgent:
                     )
                 return not isinstance(verdict, Refusal)
             for kind, flows in chosen.items():
+                choice.note_tried(flows, time.monotonic())
                 counts = await self._on_thread(partial(self._flows.reset, kind, flows))
                 self._note(replaced, kind, counts, _now_s() - heard_s)
         except OSError as error:
@@ -259,9 +271,7 @@ class NodeAgent:
             if problem is not None:
                 self.metrics.conntrack.set(0 if problem else 1)
                 if problem != self._conntrack_problem:
-                    _log.log(
-                        logging.WARNING if problem else logging.INFO, "%s", problem or "conntrack is back"
-                    )
+                    _log.log(logging.WARNING if problem else logging.INFO, "%s", problem or _CONNTRACK_WORKS)
                 self._conntrack_problem = problem
             await asyncio.sleep(CHECK_S)
 

@@ -80,9 +80,12 @@ class FlowChoice:
                 flow for flow in flows if self._is_client(flow) and flow.address[1] in moved
             ),
         }
-        for flow in (*chosen[FlowKind.HA], *chosen[FlowKind.CLIENT]):
-            self._tries[flow] = (self._tries.get(flow, (0, 0.0))[0] + 1, now_s)
         return {kind: some for kind, some in chosen.items() if some}
+
+    def note_tried(self, flows: Iterable[Flow], now_s: float) -> None:
+        """Learn which flows were tried."""
+        for flow in flows:
+            self._tries[flow] = (self._tries.get(flow, (0, 0.0))[0] + 1, now_s)
 
     def _may_try(self, flow: Flow, now_s: float) -> bool:
         tries, last_s = self._tries.get(flow, (0, float("-inf")))

@@ -27,7 +27,7 @@ from ha_sidecar.node_agent.flows import Flow
 
 EXCHANGE_S: Final = 0.3
 FLOWS_MAX: Final = 1_000
-"""Flows of one exchange; further ones wait for the next."""
+"""Flows of one exchange."""
 ETH_P_IP: Final = 0x0800
 ETH_P_IPV6: Final = 0x86DD
 _LOOPBACK: Final = bytes(6)
@@ -103,15 +103,14 @@ _LOCAL_ROUTE: Final = 2
 
 
 def reset_by_segments(links: Links, flows: Sequence[Flow]) -> ForgedResets:
-    """End the connections, and return which of them ended.
+    """End at most `FLOWS_MAX` connections, and return which of them ended.
 
     Raises:
         OSError: this process may not use packet sockets.
     """
-    taken = flows[:FLOWS_MAX]
-    known = {client: links.to(client) for client in {flow.client[0] for flow in taken}}
-    reachable = {flow.client: flow for flow in taken if known[flow.client[0]] is not None}
-    foreign = tuple(flow for flow in taken if known[flow.client[0]] is None)
+    known = {client: links.to(client) for client in {flow.client[0] for flow in flows}}
+    reachable = {flow.client: flow for flow in flows if known[flow.client[0]] is not None}
+    foreign = tuple(flow for flow in flows if known[flow.client[0]] is None)
     waiting = dict(reachable)
     with contextlib.ExitStack() as stack:
         wires: dict[tuple[int, int], socket.socket] = {}

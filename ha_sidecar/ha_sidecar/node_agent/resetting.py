@@ -17,7 +17,7 @@ from typing import Final
 from ha_sidecar.address import HostPort
 from ha_sidecar.node_agent.conntrack import Conntrack
 from ha_sidecar.node_agent.flows import Flow, FlowKind
-from ha_sidecar.node_agent.forging import Links, reset_by_segments
+from ha_sidecar.node_agent.forging import FLOWS_MAX, Links, reset_by_segments
 from ha_sidecar.node_agent.own_sockets import destroy_own
 
 _log = logging.getLogger(__name__)
@@ -66,12 +66,22 @@ class NodeFlows:
         """
         wanted = tuple(flows)
         destroyed = _destroyed(wanted)
-        forged = reset_by_segments(self._links, [flow for flow in wanted if flow not in destroyed])
+        others = [flow for flow in wanted if flow not in destroyed]
+        parts = [
+            reset_by_segments(self._links, others[start : start + FLOWS_MAX])
+            for start in range(0, len(others), FLOWS_MAX)
+        ]
+        foreign = {flow for part in parts for flow in part.foreign}
         if kind is FlowKind.CLIENT:
             for flow in wanted:
-                if flow not in forged.foreign:
+                if flow not in foreign:
                     self._conntrack.forget(flow)
-        return ResetCounts(len(destroyed), len(forged.reset), len(forged.unanswered), len(forged.foreign))
+        return ResetCounts(
+            destroyed=len(destroyed),
+            forged=sum(len(part.reset) for part in parts),
+            unanswered=sum(len(part.unanswered) for part in parts),
+            foreign=len(foreign),
+        )
 
 
 def _destroyed(flows: tuple[Flow, ...]) -> frozenset[Flow]:
