@@ -8,6 +8,7 @@ vouches for (1006), at the moment of the decision, and the agent asks again befo
     the election did not happen, or the old master leads again        nothing: `STALE`
     the old master is alive for the controllers                       nothing: `LIVES`
     its process's address was never confirmed                         nothing: `UNKNOWN_PROCESS`
+    its addresses are names, which the kernel's tables do not know    nothing: `HOST_NAME`
     a living member of any group has the same host                    nothing: `SHARED_HOST`
     otherwise                                                         `Replaced`
 
@@ -17,6 +18,7 @@ keeps the last one that a majority confirmed while the member was alive.
 This module does no I/O.
 """
 
+import ipaddress
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -35,6 +37,7 @@ class Refusal(StrEnum):
     STALE = "stale"
     LIVES = "lives"
     UNKNOWN_PROCESS = "unknown-process"
+    HOST_NAME = "host-name"
     SHARED_HOST = "shared-host"
 
 
@@ -153,9 +156,20 @@ def judge(election: Election, view: GroupView, book: MemberBook) -> Replaced | R
     process = book.process(election.group, election.old_id)
     if process is None:
         return Refusal.UNKNOWN_PROCESS
+    if not all(is_ip(host) for host in (process[0], election.old_address[0])):
+        return Refusal.HOST_NAME
     if process[0] in book.living_hosts():
         return Refusal.SHARED_HOST
     return Replaced(election.group, election.epoch, election.old_id, election.old_address, process)
+
+
+def is_ip(host: str) -> bool:
+    """Say whether a host is an IP address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _has_happened(election: Election, view: GroupView) -> bool:

@@ -85,6 +85,11 @@ def test_a_process_that_was_never_confirmed_is_left_alone() -> None:
     assert judge(ELECTION, AFTER, book(AFTER)) is Refusal.UNKNOWN_PROCESS
 
 
+def test_addresses_that_are_names_are_left_alone() -> None:
+    named = replace(ELECTION, old_address=("broker-0.example", 10911))
+    assert judge(named, AFTER, book(BEFORE, AFTER)) is Refusal.HOST_NAME
+
+
 @pytest.mark.parametrize("group", ["orders", "bills"])
 def test_a_host_that_a_living_member_shares_is_left_alone(group: str) -> None:
     neighbour = GroupView(group, 3, 1, (MemberView(3, NEW, (OLD_POD[0], 20911), alive=True),))
