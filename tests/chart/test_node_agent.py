@@ -1,9 +1,11 @@
 """The node agent of the chart: off unless asked for, and with no more rights than it needs."""
 
+from dataclasses import fields
+
 import pytest
 
 from ha_sidecar.address import host_ports
-from ha_sidecar.node_agent.config import KEYS, from_texts
+from ha_sidecar.node_agent.config import NodeAgentConfig, from_texts
 from rocketmq_operator.plan.common import names
 from testkit.kube.kubectl import KubeError, program
 from testkit.products.helm import Json, named, of, pods, rendered
@@ -67,7 +69,7 @@ def test_its_options_are_those_of_the_command(controllers: int) -> None:
     command, *options = container["args"]
     assert command == "node-agent"
     texts = {name.removeprefix("--").replace("-", "_"): text for name, text in map(_split, options)}
-    assert texts.keys() <= set(KEYS)
+    assert texts.keys() <= {field.name for field in fields(NodeAgentConfig)}
     config = from_texts(texts)
     assert config.http[1] == 9999
     assert container["ports"] == [{"name": "http", "containerPort": 9999}]

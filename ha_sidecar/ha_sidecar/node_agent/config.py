@@ -1,7 +1,7 @@
 """Settings of a node agent; their form is that of the replica, see `common.options`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
 from ha_sidecar.address import PORT_MAX, HostPort
@@ -52,7 +52,6 @@ class NodeAgentConfig:
         )
 
 
-KEYS: Final = tuple(field.name for field in fields(NodeAgentConfig))
 REQUIRED_KEYS: Final = ("controllers", "controllers_http", "http")
 
 
