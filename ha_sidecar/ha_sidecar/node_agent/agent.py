@@ -34,7 +34,7 @@ from ha_sidecar.node_agent.elections import Election
 from ha_sidecar.node_agent.event_streams import EventStreams
 from ha_sidecar.node_agent.flows import Flow, FlowChoice, FlowKind
 from ha_sidecar.node_agent.metrics import NodeAgentMetrics
-from ha_sidecar.node_agent.replaced import GroupView, MemberBook, Refusal, Replaced, group_view, judge
+from ha_sidecar.node_agent.replaced import ConfirmedGroup, ProcessBook, Refusal, Replaced, group_view, judge
 from ha_sidecar.node_agent.resetting import NodeFlows, ResetCounts
 
 PASS_S: Final = 0.02
@@ -94,7 +94,7 @@ class NodeAgent:
         self._open_flows: Final = open_flows
         self._controllers: Final = Controllers(config.controllers)
         self._streams: Final = EventStreams(config.controllers_http, self._on_election, self.metrics)
-        self._book: Final = MemberBook()
+        self._book: Final = ProcessBook()
         self._judge_s: Final = judge_s
         self._work: Final[set[asyncio.Task[None]]] = set()
         self._thread: Final = ThreadPoolExecutor(1, "flows")
@@ -153,7 +153,7 @@ class NodeAgent:
         except _TROUBLE as error:
             _log.debug("asked about all groups: %s", error)
 
-    async def _views(self, groups: Collection[str]) -> Mapping[str, GroupView]:
+    async def _views(self, groups: Collection[str]) -> Mapping[str, ConfirmedGroup]:
         """Ask for groups, and learn what a majority vouches for; unknown groups are left out."""
         if not groups:
             return {}

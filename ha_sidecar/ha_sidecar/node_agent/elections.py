@@ -6,7 +6,7 @@ address, cannot make an election count, and cannot keep a true one from counting
 
     vote that makes the majority     the election counts, once
     any other vote                   nothing
-    unreadable event                 `EventError`: the caller counts it
+    unreadable event                 `ElectionEventError`: the caller counts it
 
 Each controller's votes have a bound of their own: a flood from one controller removes only its own votes.
 
@@ -31,7 +31,7 @@ With any other cause its process has ended or still lives, and its kernel or its
 """
 
 
-class EventError(ValueError):
+class ElectionEventError(ValueError):
     """A line of an event stream has not the shape of a controller's event."""
 
 
@@ -67,15 +67,15 @@ def parse_election(event: object) -> Election | None:
     """Read an event; None if it is not the replacement of a master.
 
     Raises:
-        EventError: it says that it is one, and lacks a value or has a wrong one.
+        ElectionEventError: it says that it is one, and lacks a value or has a wrong one.
     """
     if not isinstance(event, Mapping):
-        raise EventError(f"{type(event).__name__}: expected an object")
+        raise ElectionEventError(f"{type(event).__name__}: expected an object")
     if event.get("kind") != ELECTED:
         return None
     attributes = event.get("attrs")
     if not isinstance(attributes, Mapping):
-        raise EventError("attrs: expected an object")
+        raise ElectionEventError("attrs: expected an object")
     if "old_master_id" not in attributes:
         return None
     return Election(
@@ -111,7 +111,9 @@ class ElectionVotes:
 def _text(values: Mapping[str, Any], key: str) -> str:
     value = values.get(key)
     if not isinstance(value, str) or not 0 < len(value) <= NAME_CHARS_MAX:
-        raise EventError(f"{key} {_shown(value)}: expected a text of 1 to {NAME_CHARS_MAX} characters")
+        raise ElectionEventError(
+            f"{key} {_shown(value)}: expected a text of 1 to {NAME_CHARS_MAX} characters"
+        )
     return value
 
 
@@ -120,7 +122,7 @@ def _number(values: Mapping[str, Any], key: str) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         return int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise EventError(f"{key} {_shown(value)}: expected a number from 0")
+        raise ElectionEventError(f"{key} {_shown(value)}: expected a number from 0")
     return value
 
 
@@ -128,7 +130,7 @@ def _address(values: Mapping[str, Any], key: str) -> HostPort:
     try:
         return host_port(_text(values, key))
     except AddressError as error:
-        raise EventError(f"{key}: {error}") from error
+        raise ElectionEventError(f"{key}: {error}") from error
 
 
 def _shown(value: object) -> str:

@@ -23,8 +23,8 @@ from ha_sidecar.address import HostPort
 from ha_sidecar.node_agent.elections import (
     NAME_CHARS_MAX,
     Election,
+    ElectionEventError,
     ElectionVotes,
-    EventError,
     parse_election,
 )
 from ha_sidecar.node_agent.metrics import NodeAgentMetrics
@@ -40,7 +40,7 @@ _KEEPALIVE_S: Final = 5
 _KEEPALIVE_PROBES_MAX: Final = 3
 _READ: Final = aiohttp.ClientTimeout(total=_READ_S, sock_connect=_CONNECT_S)
 _FOLLOW: Final = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
-_TROUBLE: Final = (aiohttp.ClientError, TimeoutError, EventError, ValueError)
+_TROUBLE: Final = (aiohttp.ClientError, TimeoutError, ElectionEventError, ValueError)
 
 _log = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ class EventStreams:
             answer = await response.json()
         groups = answer.get("groups") if isinstance(answer, dict) else None
         if not isinstance(groups, list):
-            raise EventError("/v1/groups: expected an object with a list of groups")
+            raise ElectionEventError("/v1/groups: expected an object with a list of groups")
         return [group.get("name") for group in groups if isinstance(group, dict)]
 
     def _note_groups(self, number: int, names: Iterable[object]) -> None:
@@ -174,5 +174,5 @@ def _lasting_socket(address: tuple[Any, ...]) -> socket.socket:
 def _sequence(event: object) -> int:
     sequence = event.get("sequence") if isinstance(event, dict) else None
     if not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < 0:
-        raise EventError(f"sequence {str(sequence)[:40]}: expected a number from 0")
+        raise ElectionEventError(f"sequence {str(sequence)[:40]}: expected a number from 0")
     return sequence

@@ -44,7 +44,7 @@ _SHORT_PACKETS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ClientLink:
     """Where a client's packets go: the interface, and the client's link address."""
 
     interface: int
@@ -66,7 +66,7 @@ class ForgedResets:
     foreign: tuple[Flow, ...]
 
 
-class Links:
+class ClientLinks:
     """The node's routes and neighbours."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Links:
         """Close the socket."""
         self._routes.close()
 
-    def to(self, host: str) -> Link | None:
+    def to(self, host: str) -> ClientLink | None:
         """Return where packets to a host of this node go; None if it is behind a gateway or unknown."""
         try:
             routes = list(self._routes.route("get", dst=host))
@@ -85,7 +85,7 @@ class Links:
                 return None
             interface = routes[0].get_attr("RTA_OIF")
             if routes[0]["type"] == _LOCAL_ROUTE:
-                return Link(socket.if_nametoindex("lo"), _LOOPBACK)
+                return ClientLink(socket.if_nametoindex("lo"), _LOOPBACK)
             neighbours = self._routes.get_neighbours(
                 family=socket.AF_INET6 if segments.is_v6(host) else socket.AF_INET,
                 ifindex=interface,
@@ -95,14 +95,14 @@ class Links:
             return None
         for neighbour in neighbours:
             if text := neighbour.get_attr("NDA_LLADDR"):
-                return Link(interface, bytes.fromhex(text.replace(":", "")))
+                return ClientLink(interface, bytes.fromhex(text.replace(":", "")))
         return None
 
 
 _LOCAL_ROUTE: Final = 2
 
 
-def reset_by_segments(links: Links, flows: Sequence[Flow]) -> ForgedResets:
+def reset_by_segments(links: ClientLinks, flows: Sequence[Flow]) -> ForgedResets:
     """End at most `FLOWS_MAX` connections, and return which of them ended.
 
     Raises:
@@ -133,7 +133,7 @@ def reset_by_segments(links: Links, flows: Sequence[Flow]) -> ForgedResets:
     return ForgedResets(reset, tuple(waiting.values()), foreign)
 
 
-def _wire(flow: Flow, links: dict[str, Link | None]) -> tuple[int, int]:
+def _wire(flow: Flow, links: dict[str, ClientLink | None]) -> tuple[int, int]:
     link = links[flow.client[0]]
     return (link.interface if link is not None else 0), _protocol(flow.client)
 
@@ -143,7 +143,10 @@ def _protocol(end: HostPort) -> int:
 
 
 def _send(
-    wires: dict[tuple[int, int], socket.socket], flow: Flow, links: dict[str, Link | None], packet: bytes
+    wires: dict[tuple[int, int], socket.socket],
+    flow: Flow,
+    links: dict[str, ClientLink | None],
+    packet: bytes,
 ) -> None:
     link = links[flow.client[0]]
     if link is None:
@@ -154,7 +157,7 @@ def _send(
         wire.sendto(packet, (name, _protocol(flow.client), 0, 0, link.hardware))
 
 
-def _answers(wires: Iterable[object]) -> Iterable[segments.Answer]:
+def _answers(wires: Iterable[object]) -> Iterable[segments.ClientAnswer]:
     for wire in wires:
         while isinstance(wire, socket.socket):
             try:

@@ -12,7 +12,7 @@ vouches for (1006), at the moment of the decision, and the agent asks again befo
     a living member of any group has the same host                    nothing: `SHARED_HOST`
     otherwise                                                         `Replaced`
 
-The controllers forget the address of a process whose heartbeats end. `MemberBook`
+The controllers forget the address of a process whose heartbeats end. `ProcessBook`
 keeps the last one that a majority confirmed while the member was alive.
 
 This module does no I/O.
@@ -42,7 +42,7 @@ class Refusal(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class MemberView:
+class ConfirmedMember:
     """One member, as a majority of the controllers knows it.
 
     Attributes:
@@ -57,13 +57,13 @@ class MemberView:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupView:
+class ConfirmedGroup:
     """A group, as a majority of the controllers knows it; `master_id`: None without a master."""
 
     name: str
     master_id: int | None
     master_epoch: int
-    members: tuple[MemberView, ...]
+    members: tuple[ConfirmedMember, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +88,14 @@ class Replaced:
         return self.announced[0] != self.process[0]
 
 
-def group_view(name: str, info: ReplicasInfo) -> GroupView:
+def group_view(name: str, info: ReplicasInfo) -> ConfirmedGroup:
     """Read one group of the answer to 1006, with None in place of unreadable addresses."""
-    return GroupView(
+    return ConfirmedGroup(
         name=name,
         master_id=info.master_broker_id or None,
         master_epoch=info.master_epoch,
         members=tuple(
-            MemberView(
+            ConfirmedMember(
                 id=member.broker_id,
                 announced=_address(member.broker_address),
                 process=_address(member.direct_address or member.broker_address),
@@ -106,14 +106,14 @@ def group_view(name: str, info: ReplicasInfo) -> GroupView:
     )
 
 
-class MemberBook:
+class ProcessBook:
     """The last confirmed address of each member's process, and which hosts have a living member."""
 
     def __init__(self) -> None:
         self._processes: Final[dict[tuple[str, int], HostPort]] = {}
         self._living: Final[dict[str, frozenset[str]]] = {}
 
-    def learn(self, view: GroupView) -> None:
+    def learn(self, view: ConfirmedGroup) -> None:
         """Take a view that a majority vouches for."""
         for member in view.members:
             key = (view.name, member.id)
@@ -137,7 +137,7 @@ class MemberBook:
         return _union(self._living.values())
 
 
-def judge(election: Election, view: GroupView, book: MemberBook) -> Replaced | Refusal:
+def judge(election: Election, view: ConfirmedGroup, book: ProcessBook) -> Replaced | Refusal:
     """Decide whether the old master's connections are dead.
 
     Args:
@@ -172,7 +172,7 @@ def is_ip(host: str) -> bool:
     return True
 
 
-def _has_happened(election: Election, view: GroupView) -> bool:
+def _has_happened(election: Election, view: ConfirmedGroup) -> bool:
     """Say whether a group has replaced the old master, and not made it master again.
 
     A later change of master, or its absence, brings the old master's connections not back to life.

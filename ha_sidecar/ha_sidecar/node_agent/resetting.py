@@ -17,7 +17,7 @@ from typing import Final
 from ha_sidecar.address import HostPort
 from ha_sidecar.node_agent.conntrack import Conntrack
 from ha_sidecar.node_agent.flows import Flow, FlowKind
-from ha_sidecar.node_agent.forging import FLOWS_MAX, Links, reset_by_segments
+from ha_sidecar.node_agent.forging import FLOWS_MAX, ClientLinks, reset_by_segments
 from ha_sidecar.node_agent.own_sockets import destroy_own
 
 _log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class NodeFlows:
     def __init__(self) -> None:
         """Open the netlink sockets; raise `OSError` if the kernel refuses."""
         self._conntrack: Final = Conntrack()
-        self._links: Final = Links()
+        self._links: Final = ClientLinks()
 
     def close(self) -> None:
         """Close the sockets."""

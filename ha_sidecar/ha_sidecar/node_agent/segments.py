@@ -38,7 +38,7 @@ _TCP: Final = struct.Struct("!HHIIBBHHH")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ClientAnswer:
     """What a client's kernel answered.
 
     Attributes:
@@ -67,7 +67,7 @@ def reset(server: HostPort, client: HostPort, sequence: int) -> bytes:
     return _packet(server, client, sequence, RST)
 
 
-def read_answer(packet: bytes) -> Answer | None:
+def read_answer(packet: bytes) -> ClientAnswer | None:
     """Read a packet; None if it is not a TCP segment with an ACK, or is cut off."""
     version = packet[0] >> 4 if packet else 0
     if version == 4 and len(packet) >= _V4_BYTES:
@@ -83,7 +83,7 @@ def read_answer(packet: bytes) -> Answer | None:
     port, _, _, acknowledged, _, flags, *_ = _TCP.unpack_from(packet, start)
     if not flags & ACK:
         return None
-    return Answer((str(ipaddress.ip_address(source)), port), acknowledged, bool(flags & RST))
+    return ClientAnswer((str(ipaddress.ip_address(source)), port), acknowledged, bool(flags & RST))
 
 
 def _packet(source: HostPort, target: HostPort, sequence: int, flags: int) -> bytes:

@@ -71,7 +71,7 @@ class Flows:
 
 
 @dataclass
-class Story:
+class AgentStory:
     """The controllers, their pages, the node and the agent."""
 
     controllers: list[ScriptedController]
@@ -107,7 +107,7 @@ class Story:
 
 
 @contextlib.asynccontextmanager
-async def story(controllers_at: str | None = HOST) -> AsyncIterator[Story]:
+async def story(controllers_at: str | None = HOST) -> AsyncIterator[AgentStory]:
     async with scripted(said=BEFORE) as controllers, event_pages(3) as pages:
         (port,) = free_ports(1)
         config = NodeAgentConfig(
@@ -119,7 +119,7 @@ async def story(controllers_at: str | None = HOST) -> AsyncIterator[Story]:
         flows = Flows(controllers_at=controllers_at)
         agent = NodeAgent(config, lambda: flows, judge_s=0.2)
         task = asyncio.create_task(agent.run())
-        told = Story(controllers, pages, flows, agent)
+        told = AgentStory(controllers, pages, flows, agent)
         try:
             async with asyncio.timeout(10):
                 for page in pages:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from ha_sidecar.node_agent.elections import (
     VOTES_MAX,
     Election,
+    ElectionEventError,
     ElectionVotes,
-    EventError,
     parse_election,
 )
 
@@ -73,7 +73,7 @@ def test_other_events_and_first_elections_are_skipped() -> None:
     ],
 )
 def test_a_malformed_election_is_refused(event: object) -> None:
-    with pytest.raises(EventError):
+    with pytest.raises(ElectionEventError):
         parse_election(event)
 
 
@@ -83,7 +83,7 @@ def test_a_malformed_election_is_refused(event: object) -> None:
 )
 def test_any_json_is_read_or_refused(value: object) -> None:
     event = {"kind": "MasterElected", "attrs": {"old_master_id": value}, "group": value}
-    with pytest.raises(EventError):
+    with pytest.raises(ElectionEventError):
         parse_election(event)
 
 

@@ -7,9 +7,9 @@ import pytest
 from controller_core.remoting.bodies import ReplicaIdentity, ReplicasInfo
 from ha_sidecar.node_agent.elections import Election
 from ha_sidecar.node_agent.replaced import (
-    GroupView,
-    MemberBook,
-    MemberView,
+    ConfirmedGroup,
+    ConfirmedMember,
+    ProcessBook,
     Refusal,
     Replaced,
     group_view,
@@ -19,16 +19,19 @@ from ha_sidecar.node_agent.replaced import (
 OLD, NEW = ("10.96.0.11", 10911), ("10.96.0.12", 10911)
 OLD_POD, NEW_POD = ("10.244.1.5", 10911), ("10.244.2.5", 10911)
 ELECTION = Election("id", "orders", 7, "HeartbeatTimeout", 1, OLD, 2)
-BEFORE = GroupView(
-    "orders", 1, 6, (MemberView(1, OLD, OLD_POD, alive=True), MemberView(2, NEW, NEW_POD, alive=True))
+BEFORE = ConfirmedGroup(
+    "orders",
+    1,
+    6,
+    (ConfirmedMember(1, OLD, OLD_POD, alive=True), ConfirmedMember(2, NEW, NEW_POD, alive=True)),
 )
-AFTER = GroupView(
-    "orders", 2, 7, (MemberView(1, OLD, OLD, alive=False), MemberView(2, NEW, NEW_POD, alive=True))
+AFTER = ConfirmedGroup(
+    "orders", 2, 7, (ConfirmedMember(1, OLD, OLD, alive=False), ConfirmedMember(2, NEW, NEW_POD, alive=True))
 )
 
 
-def book(*views: GroupView) -> MemberBook:
-    known = MemberBook()
+def book(*views: ConfirmedGroup) -> ProcessBook:
+    known = ProcessBook()
     for view in views:
         known.learn(view)
     return known
@@ -52,7 +55,7 @@ def test_a_master_elected_again_is_left_alone() -> None:
 
 
 def test_a_living_old_master_is_left_alone() -> None:
-    back = replace(AFTER, members=(MemberView(1, OLD, OLD_POD, alive=True), AFTER.members[1]))
+    back = replace(AFTER, members=(ConfirmedMember(1, OLD, OLD_POD, alive=True), AFTER.members[1]))
     assert judge(ELECTION, back, book(BEFORE, back)) is Refusal.LIVES
 
 
@@ -65,7 +68,7 @@ def test_a_living_old_master_is_left_alone() -> None:
         pytest.param(replace(AFTER, name="bills"), id="another group"),
     ],
 )
-def test_what_a_majority_does_not_confirm_is_stale(view: GroupView) -> None:
+def test_what_a_majority_does_not_confirm_is_stale(view: ConfirmedGroup) -> None:
     assert judge(ELECTION, view, book(BEFORE)) is Refusal.STALE
 
 
@@ -77,7 +80,7 @@ def test_what_a_majority_does_not_confirm_is_stale(view: GroupView) -> None:
         pytest.param(replace(AFTER, master_epoch=8, master_id=None), id="a newer epoch without a master"),
     ],
 )
-def test_a_later_change_of_master_does_not_bring_connections_back(view: GroupView) -> None:
+def test_a_later_change_of_master_does_not_bring_connections_back(view: ConfirmedGroup) -> None:
     assert judge(ELECTION, view, book(BEFORE, view)) == Replaced("orders", 7, 1, OLD, OLD_POD)
 
 
@@ -92,7 +95,7 @@ def test_addresses_that_are_names_are_left_alone() -> None:
 
 @pytest.mark.parametrize("group", ["orders", "bills"])
 def test_a_host_that_a_living_member_shares_is_left_alone(group: str) -> None:
-    neighbour = GroupView(group, 3, 1, (MemberView(3, NEW, (OLD_POD[0], 20911), alive=True),))
+    neighbour = ConfirmedGroup(group, 3, 1, (ConfirmedMember(3, NEW, (OLD_POD[0], 20911), alive=True),))
     known = book(BEFORE, AFTER, neighbour if group == "bills" else replace(AFTER, members=neighbour.members))
     view = AFTER if group == "bills" else replace(AFTER, members=(*AFTER.members, *neighbour.members))
     if group == "orders":
@@ -101,12 +104,12 @@ def test_a_host_that_a_living_member_shares_is_left_alone(group: str) -> None:
 
 
 def test_a_controller_that_has_not_heard_a_member_does_not_change_its_process() -> None:
-    unheard = replace(BEFORE, members=(MemberView(1, OLD, OLD, alive=True), BEFORE.members[1]))
+    unheard = replace(BEFORE, members=(ConfirmedMember(1, OLD, OLD, alive=True), BEFORE.members[1]))
     assert book(BEFORE, unheard).process("orders", 1) == OLD_POD
 
 
 def test_a_restarted_member_has_its_new_process() -> None:
-    moved = replace(BEFORE, members=(MemberView(1, OLD, ("10.244.3.9", 10911), alive=True),))
+    moved = replace(BEFORE, members=(ConfirmedMember(1, OLD, ("10.244.3.9", 10911), alive=True),))
     known = book(BEFORE, moved)
     assert known.process("orders", 1) == ("10.244.3.9", 10911)
     assert known.process("orders", 2) is None, "it left the group"
@@ -128,4 +131,4 @@ def test_the_answer_of_the_controllers_is_read() -> None:
     )
     assert group_view("orders", info).members == (AFTER.members[1], AFTER.members[0])
     unreadable = ReplicasInfo(in_sync_replicas=(ReplicaIdentity(alive=True, broker_id=5),))
-    assert group_view("orders", unreadable).members == (MemberView(5, None, None, alive=True),)
+    assert group_view("orders", unreadable).members == (ConfirmedMember(5, None, None, alive=True),)

@@ -49,7 +49,7 @@ def test_an_answer_tells_the_next_sequence_number(version: str, flags: int, *, i
     start = 20 if version == "IPv4" else 40
     packet[start + 8 : start + 12] = struct.pack("!I", 4_000_000_000)
     packet[start + 13] = flags
-    assert segments.read_answer(bytes(packet)) == segments.Answer(client, 4_000_000_000, is_over)
+    assert segments.read_answer(bytes(packet)) == segments.ClientAnswer(client, 4_000_000_000, is_over)
 
 
 def test_a_segment_without_ack_and_other_packets_are_no_answers() -> None:
