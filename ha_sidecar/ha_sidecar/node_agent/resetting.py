@@ -5,8 +5,8 @@
     a pod's socket                       forged segments
     no answer                            reported; the next pass tries again
 
-A client's conntrack entry is deleted in any case. If the client did not answer, the kernel translates its
-next packet again, and the successor's kernel resets the connection.
+The conntrack entry of an ended connection is deleted. So is that of a client that did not answer: the kernel
+translates its next packet again, and the successor's kernel resets the connection.
 """
 
 import logging
@@ -72,14 +72,14 @@ class NodeFlows:
             for start in range(0, len(others), FLOWS_MAX)
         ]
         foreign = {flow for part in parts for flow in part.foreign}
-        if kind is FlowKind.CLIENT:
-            for flow in wanted:
-                if flow not in foreign:
-                    self._conntrack.forget(flow)
+        unanswered = {flow for part in parts for flow in part.unanswered}
+        for flow in wanted:
+            if flow not in foreign and (kind is FlowKind.CLIENT or flow not in unanswered):
+                self._conntrack.forget(flow)
         return ResetCounts(
             destroyed=len(destroyed),
             forged=sum(len(part.reset) for part in parts),
-            unanswered=sum(len(part.unanswered) for part in parts),
+            unanswered=len(unanswered),
             foreign=len(foreign),
         )
 
