@@ -101,3 +101,17 @@ def test_a_pod_that_is_ready_has_no_trouble_whatever_was_before() -> None:
         Ready="True",
     )
     assert parse_pod(status).trouble is None
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["first", "last"])
+def test_the_main_container_is_the_first_of_the_spec_wherever_its_status_stands(order: int) -> None:
+    main = {"name": "broker", "ready": True, "state": RUNS}
+    beside = {"name": "a-proxy", "ready": False, "state": waiting("ImagePullBackOff")}
+    found = parse_pod(
+        {
+            "metadata": {"name": "orders-0"},
+            "spec": {"containers": [{"name": "broker"}, {"name": "a-proxy"}]},
+            "status": {"phase": "Running", "containerStatuses": [main, beside][::order]},
+        }
+    )
+    assert (found.runs, found.answers) == (True, True)
