@@ -38,6 +38,7 @@ from rocketmq_operator.plan.common.objects import (
 )
 from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
+from rocketmq_operator.plan.common.shaped_pods import PodShape, shaped
 
 PROXY: Final = "proxy"
 """Component of the proxies' objects."""
@@ -96,9 +97,14 @@ def proxy_deployment(owner: Owner, spec: RocketMQClusterSpec, hosts: Mapping[str
             # One that serves goes when another one does: a single proxy is replaced without a gap.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "selector": {"matchLabels": selector},
-            "template": pod_template(labels, digest(conf, _START), pod),
+            "template": shaped(pod_template(labels, digest(conf, _START), pod), proxy_shape(spec)),
         },
     )
+
+
+def proxy_shape(spec: RocketMQClusterSpec) -> PodShape:
+    """Return what a person wants of the proxies' pods."""
+    return PodShape("spec.proxy.pod", spec.proxy.pod, spec.proxy.pod_override)
 
 
 def _pod(spec: RocketMQClusterSpec, name: str, hosts: Mapping[str, str]) -> Json:

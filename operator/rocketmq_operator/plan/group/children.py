@@ -33,6 +33,7 @@ from rocketmq_operator.plan.common.objects import (
 from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.properties import plain_settings, properties
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
+from rocketmq_operator.plan.common.shaped_pods import PodShape, shaped
 from rocketmq_operator.plan.group.companion import (
     HELD_AFTER_S,
     companion,
@@ -347,6 +348,8 @@ def _stateful_set(
     selector = selector_labels(component, owner.name)
     labels = _labels(owner, spec, component)
     apart_from = belonging_labels(spec.cluster, owner.name)
+    shape = broker_shape(spec) if component == BROKER else log_shape(spec)
+    template = pod_template(labels, configuration, parts.with_placement(pod, spec.placement, apart_from))
     when_deleted = "Delete" if spec.deletion_policy is DeletionPolicy.DELETE else "Retain"
     return child(
         owner,
@@ -360,14 +363,22 @@ def _stateful_set(
             "updateStrategy": {"type": "OnDelete"},
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": "Retain"},
             "selector": {"matchLabels": selector},
-            "template": pod_template(
-                labels, configuration, parts.with_placement(pod, spec.placement, apart_from)
-            ),
+            "template": shaped(template, shape),
             "volumeClaimTemplates": [
                 parts.claim_template(spec.storage.size, spec.storage.storage_class_name, apart_from)
             ],
         },
     )
+
+
+def broker_shape(spec: BrokerGroupSpec) -> PodShape:
+    """Return what a person wants of the brokers' pods."""
+    return PodShape("spec.pod", spec.pod, spec.pod_override)
+
+
+def log_shape(spec: BrokerGroupSpec) -> PodShape:
+    """Return what a person wants of the log replicas' pods."""
+    return PodShape("spec.logPod", spec.log_pod, spec.log_pod_override)
 
 
 def _labels(owner: Owner, spec: BrokerGroupSpec, component: str) -> dict[str, str]:

@@ -1,0 +1,38 @@
+"""The StatefulSets of an observed group, and why its pods are not made as a person wants them."""
+
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.actions import Wait
+from rocketmq_operator.plan.common.objects import Json
+from rocketmq_operator.plan.common.shaped_pods import refusal
+from rocketmq_operator.plan.group.children import (
+    broker_set,
+    broker_shape,
+    hosts_needed,
+    log_replica_set,
+    log_shape,
+)
+from rocketmq_operator.plan.group.observed import ObservedGroup
+
+
+def known_hosts(observed: ObservedGroup) -> dict[str, str]:
+    """Return ClusterIP by DNS name of all that members are configured with; empty until one exists."""
+    if observed.cluster is None:
+        return {}
+    hosts = hosts_needed(observed.owner, observed.spec, observed.cluster)
+    return {host: observed.cluster_addresses.get(names.pod_of(host), "") for host in hosts}
+
+
+def pod_refusal(observed: ObservedGroup) -> Wait | None:
+    """Return why the pods of the group are not made as its spec says; None if they are, or nobody knows."""
+    cluster, spec = observed.cluster, observed.spec
+    if cluster is None:
+        return None
+
+    def rendered() -> tuple[Json, Json]:
+        hosts = known_hosts(observed)
+        return (
+            broker_set(observed.owner, spec, cluster, spec.replicas, hosts),
+            log_replica_set(observed.owner, spec, cluster, spec.log_replicas, hosts),
+        )
+
+    return refusal((broker_shape(spec), log_shape(spec)), rendered)
