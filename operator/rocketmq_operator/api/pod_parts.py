@@ -1,6 +1,6 @@
 """Parts of a pod that people add: variables, volumes, mounts and containers.
 
-Every field is absent unless a person gives it. What is not here, `podOverride` can say.
+Every field is absent unless a person gives it. `podOverride` has all other fields of Kubernetes.
 
 Source: Kubernetes 1.34 core/v1.
 """
@@ -168,7 +168,7 @@ class CsiVolume(SpecModel):
         Annotated[dict[str, Annotated[str, Field(max_length=PATH_LENGTH_MAX)]], Field(max_length=VOLUMES_MAX)]
         | None
     ) = None
-    """What the driver wants to know."""
+    """Parameters of the driver."""
 
 
 _SOURCES: Final = (

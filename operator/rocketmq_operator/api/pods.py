@@ -1,10 +1,9 @@
 """Settings of pods: the same closed section for each component of each kind, and an override for the rest.
 
-`PodSettings` has the fields that people use. `PodOverride` is laid over the finished template, as `kubectl
-patch --type=strategic` would do it (`plan.common.pod_override`). Both are absent unless a person gives them:
-a spec without them has the pods of the time before them.
+`PodSettings` has the fields that people use most. `PodOverride` is a strategic merge patch of the finished
+template (`plan.common.pod_override`). Both are absent unless a person gives them, and change nothing then.
 
-What needs to know more than the spec, such as another object's address, `plan.common.owned_fields` decides.
+Rules that depend on other objects, such as the address of one, are in `plan.common.owned_fields`.
 """
 
 from collections.abc import Iterable
@@ -205,7 +204,7 @@ _VOLUME_EXISTS = Rule(
 
 
 class PodSettings(SpecModel):
-    """What people may want of the pods of a component; each field is absent unless it is given."""
+    """Settings of a component's pods; each field is absent unless a person gives it."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         _owned_keys("labels", OWNED_LABELS, OWNED_PREFIXES),
@@ -272,7 +271,7 @@ class PodSettings(SpecModel):
     ) = None
     """Further lines of their hosts file."""
     termination_grace_period_seconds: Annotated[int, Field(ge=GRACE_S_MIN, le=GRACE_S_MAX)] | None = None
-    """Seconds until the kubelet kills what has not ended; a broker hands over in the first 20 of them."""
+    """Seconds after which the kubelet kills containers that run; a broker hands over in the first 20."""
     probes: Probes | None = None
     """Numbers of the main container's probes."""
     security_context: PodSecurity | None = None

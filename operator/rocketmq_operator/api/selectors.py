@@ -1,8 +1,8 @@
 """Where a pod may run: Kubernetes' affinity and topology spread as closed models.
 
 Why models and not free objects: the API server then refuses a misspelt field when a person writes it. Every
-field is absent unless a person gives it, so that a stored object has no more than that person wrote. What few
-people need, such as `namespaceSelector`, is left to `podOverride`: the definitions have this five times.
+field is absent unless a person gives it, so that a stored object contains only the text of that person. Rare
+fields such as `namespaceSelector` are left to `podOverride`, because the definitions contain this five times.
 
 Source: Kubernetes 1.34 core/v1 Affinity, TopologySpreadConstraint; meta/v1 LabelSelector.
 """

@@ -220,12 +220,12 @@ def _controller_pod(spec: RocketMQClusterSpec, name: str, secret: str, selector:
 
 
 def controller_shape(spec: RocketMQClusterSpec) -> PodShape:
-    """Return what a person wants of the controllers' pods."""
+    """Return a person's wishes for the controllers' pods."""
     return PodShape("spec.controllers.pod", spec.controllers.pod, spec.controllers.pod_override)
 
 
 def name_server_shape(spec: RocketMQClusterSpec) -> PodShape:
-    """Return what a person wants of the name servers' pods."""
+    """Return a person's wishes for the name servers' pods."""
     return PodShape("spec.nameServers.pod", spec.name_servers.pod, spec.name_servers.pod_override)
 
 

@@ -1,4 +1,4 @@
-"""The addresses that pods of an observed cluster know, and why they are not made as a person wants them."""
+"""The addresses that pods of an observed cluster know, and the refusal of its pods."""
 
 from collections.abc import Iterable
 
@@ -24,7 +24,7 @@ def known_addresses(observed: ObservedCluster, hosts: Iterable[str]) -> dict[str
 
 
 def pod_refusal(observed: ObservedCluster) -> Wait | None:
-    """Return why the pods of the cluster are not made as its spec says; None if they are."""
+    """Return why the operator refuses to make the pods of the spec; None if it does not."""
     owner, spec = observed.owner, observed.spec
 
     def rendered() -> None:

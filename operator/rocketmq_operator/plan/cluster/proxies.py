@@ -103,7 +103,7 @@ def proxy_deployment(owner: Owner, spec: RocketMQClusterSpec, hosts: Mapping[str
 
 
 def proxy_shape(spec: RocketMQClusterSpec) -> PodShape:
-    """Return what a person wants of the proxies' pods."""
+    """Return a person's wishes for the proxies' pods."""
     return PodShape("spec.proxy.pod", spec.proxy.pod, spec.proxy.pod_override)
 
 

@@ -1,7 +1,7 @@
 """The plan of a RocketMQCluster: make its children what the spec says, and remove what it no longer asks for.
 
-Pods that the operator refuses to make as the spec says (`observed_pods`) stop all of that, so that no part of
-the spec is applied without the others.
+If the operator refuses the pods of the spec (`observed_pods`), it changes none of that: it applies no part of
+a spec without the others.
 
 That covers the Services of deleted pods, and all objects of proxies when the spec no longer has proxies. Pods
 that an earlier spec broke are replaced before anything that may have to wait

@@ -1,4 +1,4 @@
-"""Refuse a changed pod template that lacks what the operator needs in it, and name the field.
+"""Refuse a changed pod template that lacks a field of the operator, and name the field.
 
     owned                                              because
     labels and annotations of the operator             selectors and digests read them

@@ -67,7 +67,7 @@ def merge_pod(base: Json, patch: Mapping[str, Any], path: str = "") -> Json:
     if directive == _REPLACE:
         return _content(patch, path)
     if directive:
-        raise PodRefusedError(f"{path}.{_DIRECTIVE} is {directive!r}: there is nothing to delete here")
+        raise PodRefusedError(f"{path}.{_DIRECTIVE} is {directive!r}: a template cannot be deleted")
     result: Json = copy.deepcopy(base)
     for name, value in patch.items():
         below = f"{path}.{name}" if path else name

@@ -1,9 +1,9 @@
-"""Give a pod template what a spec's `pod` section says.
+"""Apply a spec's `pod` section to a pod template.
 
-What the section adds comes after what the operator has: variables, volumes, mounts, containers, terms of the
-scheduler. What has one value, such as a number of a probe, takes the place of the operator's.
+Entries of lists follow those of the operator: variables, volumes, mounts, containers, terms of the scheduler.
+A single value, such as a number of a probe, replaces the operator's value.
 
-Never: a decision whether the result still has what the operator needs (`owned_fields`).
+Never: a decision whether the result still has the fields that the operator needs (`owned_fields`).
 """
 
 import copy

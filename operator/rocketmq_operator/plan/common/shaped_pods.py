@@ -29,12 +29,12 @@ _ZEROS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PodShape:
-    """What a person wants of the pods of one component.
+    """A person's wishes for the pods of one component.
 
     Attributes:
         path: of the settings in the resource, for instance spec.controllers.pod.
         settings: the closed section.
-        override: what is laid over the result.
+        override: a patch that is laid over the result.
     """
 
     path: str
@@ -43,7 +43,7 @@ class PodShape:
 
 
 def refusal(shapes: Iterable[PodShape], rendered: Callable[[], object]) -> Wait | None:
-    """Return why pods are not made as a person wants them; None if they are.
+    """Return why the operator refuses to make the pods of a spec; None if it does not.
 
     Args:
         shapes: of all components of the resource.
@@ -66,10 +66,10 @@ def accepted_finding(wait: Wait | None) -> Finding:
 
 
 def shaped(template: Json, shape: PodShape) -> Json:
-    """Return a pod template with what a person wants of it.
+    """Return a pod template with a person's wishes.
 
     Raises:
-        PodRefusedError: that would take something away that the operator needs.
+        PodRefusedError: they would remove a field that the operator needs.
     """
     result = template
     if shape.settings is not None:
@@ -94,7 +94,8 @@ def _merged(template: Json, patch: Mapping[str, Any], where: str) -> Json:
 def normal_form(value: Any, name: str = "") -> Any:  # noqa: ANN401 - any JSON value
     """Return a template as the API server keeps it.
 
-    Why: the operator compares templates with live ones, and would write one for ever that is kept otherwise.
+    Why: the operator compares templates with live ones. It would write one for ever that the API server
+    changes.
     """
     if isinstance(value, Mapping):
         if name in _QUANTITY_MAPS:

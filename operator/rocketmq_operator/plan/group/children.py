@@ -372,12 +372,12 @@ def _stateful_set(
 
 
 def broker_shape(spec: BrokerGroupSpec) -> PodShape:
-    """Return what a person wants of the brokers' pods."""
+    """Return a person's wishes for the brokers' pods."""
     return PodShape("spec.pod", spec.pod, spec.pod_override)
 
 
 def log_shape(spec: BrokerGroupSpec) -> PodShape:
-    """Return what a person wants of the log replicas' pods."""
+    """Return a person's wishes for the log replicas' pods."""
     return PodShape("spec.logPod", spec.log_pod, spec.log_pod_override)
 
 

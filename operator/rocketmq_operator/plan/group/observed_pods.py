@@ -1,4 +1,4 @@
-"""The StatefulSets of an observed group, and why its pods are not made as a person wants them."""
+"""The addresses that members of an observed group know, and the refusal of their pods."""
 
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import Wait
@@ -23,7 +23,7 @@ def known_hosts(observed: ObservedGroup) -> dict[str, str]:
 
 
 def pod_refusal(observed: ObservedGroup) -> Wait | None:
-    """Return why the pods of the group are not made as its spec says; None if they are, or nobody knows."""
+    """Return why the operator refuses to make the pods of the spec; None if it does not."""
     cluster, spec = observed.cluster, observed.spec
     if cluster is None:
         return None

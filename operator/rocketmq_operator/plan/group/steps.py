@@ -16,8 +16,8 @@
 10. volumes: the operator expands claims smaller than the spec, last because a storage class may refuse for
     ever.
 
-Pods that the operator refuses to make as the spec says (`observed_pods`) stop 2, 6, 7 and 8: no part of the
-spec is applied without the others.
+If the operator refuses the pods of the spec (`observed_pods`), it skips 2, 6, 7 and 8: it applies no part of
+a spec without the others.
 
 A concern that waits stops those after it. Records are an exception: they come even while something waits,
 because they change nothing. Nothing is remembered between two looks.
