@@ -202,7 +202,7 @@ OVERRIDE: Final[Json] = {
     "metadata": {"annotations": {"example.com/late": "yes"}},
     "spec": {"dnsPolicy": "Default", "automountServiceAccountToken": True},
 }
-ACCEPTED_POD_CHANGES: Final = (
+ACCEPTED_POD_CHANGES: Final[tuple[tuple[str, str, Json], ...]] = (
     (
         "every setting of pods of a group",
         "BrokerGroup",

@@ -115,3 +115,14 @@ def test_the_main_container_is_the_first_of_the_spec_wherever_its_status_stands(
         }
     )
     assert (found.runs, found.answers) == (True, True)
+
+
+def test_the_scheduler_s_sentence_ends_before_what_it_says_of_preemption() -> None:
+    unplaced = pod("Pending", None, PodScheduled="False")
+    unplaced["status"]["conditions"][0]["message"] = (
+        "0/3 nodes are available: 3 Insufficient cpu. no new claims to deallocate, preemption: 0/3 nodes are "
+        "available: 3 Preemption is not helpful for scheduling."
+    )
+    found = parse_pod(unplaced).trouble
+    assert found is not None
+    assert found.message == "0/3 nodes are available: 3 Insufficient cpu. no new claims to deallocate"
