@@ -20,7 +20,7 @@ from rocketmq_operator.api.common import (
     StorageSpec,
 )
 from rocketmq_operator.api.conditions import Conditions
-from rocketmq_operator.api.pods import PodOverride, PodSettings
+from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
 from rocketmq_operator.api.rules import owned_keys, plain_properties, refused_keys, unchangeable
 
 REPLICAS_MAX: Final = 7

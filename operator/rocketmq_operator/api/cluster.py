@@ -7,7 +7,7 @@ from pydantic import Field
 from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, kept_by
 from rocketmq_operator.api.common import LostMembers, Resources, StorageSpec
 from rocketmq_operator.api.conditions import Conditions
-from rocketmq_operator.api.pods import PodOverride, PodSettings
+from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
 from rocketmq_operator.api.proxy import Proxy
 
 VERSION_DEFAULT = "5.5.0"

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from rocketmq_operator.api.base import Rule, SpecModel
 from rocketmq_operator.api.common import PROPERTIES_MAX, PROPERTY_VALUE_LENGTH_MAX, Resources
-from rocketmq_operator.api.pods import PodOverride, PodSettings
+from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
 from rocketmq_operator.api.rules import owned_keys, plain_properties
 
 REPLICAS_MAX: Final = 16

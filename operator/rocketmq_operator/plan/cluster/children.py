@@ -28,7 +28,7 @@ from rocketmq_operator.plan.common.java import JAVA_RUN, java_options
 from rocketmq_operator.plan.common.objects import Json, Owner, belonging_labels, child, selector_labels
 from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.properties import properties
-from rocketmq_operator.plan.common.shaped_pods import PodShape, shaped
+from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
 
 CONTROLLER: Final = "controller"
 """Component of the controllers' objects."""

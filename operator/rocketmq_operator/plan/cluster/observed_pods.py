@@ -14,7 +14,7 @@ from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import Wait
 from rocketmq_operator.plan.common.objects import ObjectKey, cluster_ip
-from rocketmq_operator.plan.common.shaped_pods import refusal
+from rocketmq_operator.plan.common.shaping.shaped import refusal
 
 
 def known_addresses(observed: ObservedCluster, hosts: Iterable[str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from rocketmq_operator.plan.cluster.observed_pods import pod_refusal
 from rocketmq_operator.plan.cluster.trouble import cluster_troubles
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import ResourcePlan
-from rocketmq_operator.plan.common.shaped_pods import REFUSED, accepted_finding
+from rocketmq_operator.plan.common.shaping.shaped import REFUSED, accepted_finding
 from rocketmq_operator.plan.pods.member_trouble import MemberTrouble
 from rocketmq_operator.plan.pods.progress import (
     observed_generation,

@@ -33,7 +33,7 @@ from rocketmq_operator.plan.common.objects import (
 from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.properties import plain_settings, properties
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
-from rocketmq_operator.plan.common.shaped_pods import PodShape, shaped
+from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
 from rocketmq_operator.plan.group.companion import (
     HELD_AFTER_S,
     companion,

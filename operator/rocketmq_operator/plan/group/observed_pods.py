@@ -3,7 +3,7 @@
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import Wait
 from rocketmq_operator.plan.common.objects import Json
-from rocketmq_operator.plan.common.shaped_pods import refusal
+from rocketmq_operator.plan.common.shaping.shaped import refusal
 from rocketmq_operator.plan.group.children import (
     broker_set,
     broker_shape,

@@ -22,7 +22,7 @@ from rocketmq_operator.api.broker_group import (
 from rocketmq_operator.api.conditions import Finding, make_finding, merge_findings
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import ResourcePlan
-from rocketmq_operator.plan.common.shaped_pods import REFUSED, accepted_finding
+from rocketmq_operator.plan.common.shaping.shaped import REFUSED, accepted_finding
 from rocketmq_operator.plan.group.children import broker_selector, member_names
 from rocketmq_operator.plan.group.failovers import record_name
 from rocketmq_operator.plan.group.observed import ObservedGroup, ReportedMember

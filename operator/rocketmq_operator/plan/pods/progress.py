@@ -16,7 +16,7 @@ from typing import Final
 
 from rocketmq_operator.api.conditions import Finding, make_finding
 from rocketmq_operator.plan.common.actions import ResourcePlan, Wait
-from rocketmq_operator.plan.common.shaped_pods import REFUSED
+from rocketmq_operator.plan.common.shaping.shaped import REFUSED
 from rocketmq_operator.plan.pods.member_trouble import MemberTrouble, describe_troubles, with_cause
 
 _NOT_OURS: Final = frozenset({"NotAsked", "NotCompared"})

@@ -1,9 +1,9 @@
 """Settings of pods: the same closed section for each component of each kind, and an override for the rest.
 
 `PodSettings` has the fields that people use most. `PodOverride` is a strategic merge patch of the finished
-template (`plan.common.pod_override`). Both are absent unless a person gives them, and change nothing then.
+template (`plan.common.shaping.override`). Both are absent unless a person gives them, and then change nothing.
 
-Rules that depend on other objects, such as the address of one, are in `plan.common.owned_fields`.
+Rules that depend on other objects, such as the address of one, are in `plan.common.shaping.owned_fields`.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from pydantic import Field, JsonValue
 from rocketmq_operator.api.base import KEPT_WHOLE, PRESERVED, Rule, SpecModel, kept_by
 from rocketmq_operator.api.common import Toleration
 from rocketmq_operator.api.names import GROUP
-from rocketmq_operator.api.pod_parts import (
+from rocketmq_operator.api.pods.parts import (
     CONTAINERS_MAX,
     OBJECT_LENGTH_MAX,
     TEXT_LENGTH_MAX,
@@ -26,7 +26,7 @@ from rocketmq_operator.api.pod_parts import (
     PullPolicy,
     Volume,
 )
-from rocketmq_operator.api.selectors import LABELS_MAX, Affinity, LabelValue, TopologySpread
+from rocketmq_operator.api.pods.selectors import LABELS_MAX, Affinity, LabelValue, TopologySpread
 
 GRACE_S_MIN: Final = 30
 GRACE_S_MAX: Final = 3_600
@@ -139,7 +139,7 @@ def _cel_list(values: Iterable[str]) -> str:
 
 
 def _owned(field: str, key: str, values: tuple[str, ...]) -> Rule:
-    """Return the rule that a list has none of the names that the operator uses itself."""
+    """Return the rule that a list does not contain names that the operator uses itself."""
     attribute = {"volumeMounts": "volume_mounts"}.get(field, field)
     of_item = {"mountPath": "mount_path"}.get(key, key)
     names = _cel_list(values)
@@ -163,7 +163,7 @@ def _owned(field: str, key: str, values: tuple[str, ...]) -> Rule:
 
 
 def _owned_keys(field: str, keys: tuple[str, ...], prefixes: tuple[str, ...]) -> Rule:
-    """Return the rule that labels or annotations have no key that the operator or Kubernetes writes."""
+    """Return the rule that labels or annotations lack the keys that the operator or Kubernetes writes."""
     test = " || ".join([f"key in {_cel_list(keys)}", *(f"key.startsWith('{one}')" for one in prefixes)])
 
     def taken(spec: Any) -> list[str]:  # noqa: ANN401 - the model is defined below

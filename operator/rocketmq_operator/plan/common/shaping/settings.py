@@ -13,9 +13,9 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from rocketmq_operator.api.names import COMPONENT_LABEL
-from rocketmq_operator.api.pod_parts import ExtraContainer
-from rocketmq_operator.api.pods import HostAlias, PodSecurity, PodSettings
-from rocketmq_operator.api.selectors import TopologySpread
+from rocketmq_operator.api.pods.parts import ExtraContainer
+from rocketmq_operator.api.pods.selectors import TopologySpread
+from rocketmq_operator.api.pods.settings import HostAlias, PodSecurity, PodSettings
 from rocketmq_operator.plan.common import parts
 from rocketmq_operator.plan.common.objects import INSTANCE_LABEL, Json
 

@@ -16,10 +16,10 @@ Everything else may be changed: resources, numbers of probes, security, scheduli
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rocketmq_operator.api.pods import GRACE_S_MIN
+from rocketmq_operator.api.pods.settings import GRACE_S_MIN
 from rocketmq_operator.plan.common.names import DATA_VOLUME
 from rocketmq_operator.plan.common.objects import Json
-from rocketmq_operator.plan.common.pod_override import PodRefusedError
+from rocketmq_operator.plan.common.shaping.override import PodRefusedError
 
 _SHOWN_CHARS_MAX: Final = 60
 _FORBIDDEN: Final[Mapping[str, str]] = {

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rocketmq_operator.api.conditions import Finding, make_finding
-from rocketmq_operator.api.pods import PodOverride, PodSettings
+from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
 from rocketmq_operator.plan.common.actions import Wait
 from rocketmq_operator.plan.common.objects import Json
-from rocketmq_operator.plan.common.owned_fields import check_owned
-from rocketmq_operator.plan.common.pod_override import PodRefusedError, merge_pod
-from rocketmq_operator.plan.common.pod_settings import with_settings
+from rocketmq_operator.plan.common.shaping.override import PodRefusedError, merge_pod
+from rocketmq_operator.plan.common.shaping.owned_fields import check_owned
+from rocketmq_operator.plan.common.shaping.settings import with_settings
 
 REFUSED: Final = "PodRefused"
 """Reason of a wait and of `PodsAccepted`."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketmq_operator.plan.common.pod_override import MERGE_KEYS, PodRefusedError, merge_pod
+from rocketmq_operator.plan.common.shaping.override import MERGE_KEYS, PodRefusedError, merge_pod
 
 Json = dict[str, Any]
 NAMES: Final = st.sampled_from(["a", "b", "c"])

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from rocketmq_operator.plan.common.pod_override import PodRefusedError
+from rocketmq_operator.plan.common.shaping.override import PodRefusedError
 from testkit.worlds.pod_cases import EVERY_SETTING, OVERRIDE
 from testkit.worlds.pod_templates import PATHS, template, workloads
 
