@@ -20,6 +20,7 @@ from rocketmq_operator.api.common import (
     StorageSpec,
 )
 from rocketmq_operator.api.conditions import Conditions
+from rocketmq_operator.api.pods.jvm import Jvm
 from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
 from rocketmq_operator.api.rules import owned_keys, plain_properties, refused_keys, unchangeable
 
@@ -190,6 +191,8 @@ class BrokerGroupSpec(SpecModel):
     those of access control, are refused. Brokers read a value as it is written here, backslashes included."""
     placement: Placement = Placement()
     """Where members run."""
+    jvm: Jvm | None = None
+    """Of each broker."""
     pod: PodSettings | None = None
     """Of the pods of brokers."""
     pod_override: PodOverride | None = None

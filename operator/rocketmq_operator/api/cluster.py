@@ -7,6 +7,7 @@ from pydantic import Field
 from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, kept_by
 from rocketmq_operator.api.common import LostMembers, Resources, StorageSpec
 from rocketmq_operator.api.conditions import Conditions
+from rocketmq_operator.api.pods.jvm import Jvm
 from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
 from rocketmq_operator.api.proxy import Proxy
 
@@ -23,6 +24,8 @@ class NameServersSpec(SpecModel):
     replicas: Annotated[int, Field(ge=1, le=5)] = 2
     """How many. One more than may fail."""
     resources: Resources = Resources(cpu="250m", memory="1Gi")
+    """Of each name server."""
+    jvm: Jvm | None = None
     """Of each name server."""
     pod: PodSettings | None = None
     """Of their pods."""

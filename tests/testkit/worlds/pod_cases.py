@@ -103,6 +103,16 @@ POD_REFUSALS = (
         of_pods(probes={"liveness": {"tcpSocket": {"port": 1}}}),
         ("tcpSocket",),
     ),
+    Refusal("a heap without a unit", "BrokerGroup", {"jvm": {"heap": "3"}}, ("jvm.heap", "3")),
+    Refusal("a heap of all", "BrokerGroup", {"jvm": {"heap": "100%"}}, ("jvm.heap", "100%")),
+    Refusal("another collector", "BrokerGroup", {"jvm": {"collector": "CMS"}}, ("jvm.collector", "CMS")),
+    Refusal("two options in one", "BrokerGroup", {"jvm": {"options": ["-Xa -Xb"]}}, ("options", "-Xa -Xb")),
+    Refusal(
+        "an option that a field has",
+        "BrokerGroup",
+        {"jvm": {"options": ["-Xmn1g", "-Xmx4g"]}},
+        ("jvm.options has -Xmx4g", "use heap"),
+    ),
     Refusal(
         "a name in an override",
         "BrokerGroup",
@@ -215,6 +225,11 @@ ACCEPTED_POD_CHANGES: Final[tuple[tuple[str, str, Json], ...]] = (
             part: {"pod": EVERY_SETTING, "podOverride": OVERRIDE}
             for part in ("controllers", "nameServers", "proxy")
         },
+    ),
+    (
+        "every setting of a JVM",
+        "BrokerGroup",
+        {"jvm": {"heap": "40%", "directMemory": "1Gi", "collector": "Parallel", "options": ["-Xmn1g"]}},
     ),
     ("a platform that chooses the user", "BrokerGroup", {"pod": {"securityContext": {}}}),
 )

@@ -1,7 +1,8 @@
 """Settings of pods: the same closed section for each component of each kind, and an override for the rest.
 
 `PodSettings` has the fields that people use most. `PodOverride` is a strategic merge patch of the finished
-template (`plan.common.shaping.override`). Both are absent unless a person gives them, and then change nothing.
+template (`plan.common.shaping.override`). Both are absent unless a person gives them. Without them a template
+does not change.
 
 Rules that depend on other objects, such as the address of one, are in `plan.common.shaping.owned_fields`.
 """

@@ -226,7 +226,13 @@ def controller_shape(spec: RocketMQClusterSpec) -> PodShape:
 
 def name_server_shape(spec: RocketMQClusterSpec) -> PodShape:
     """Return a person's wishes for the name servers' pods."""
-    return PodShape("spec.nameServers.pod", spec.name_servers.pod, spec.name_servers.pod_override)
+    return PodShape(
+        "spec.nameServers.pod", spec.name_servers.pod, spec.name_servers.pod_override, spec.name_servers.jvm
+    )
+
+
+def _name_server_options(spec: RocketMQClusterSpec) -> str:
+    return java_options(spec.name_servers.resources, spec.name_servers.jvm, "spec.nameServers.jvm")
 
 
 def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
@@ -240,7 +246,7 @@ def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
         spec.rocketmq_image,
         ["/bin/sh", f"{names.CONFIG_PATH}/start.sh"],
         ports,
-        env=[{"name": "JAVA_OPT_EXT", "value": java_options(spec.name_servers.resources)}],
+        env=[{"name": "JAVA_OPT_EXT", "value": _name_server_options(spec)}],
         resources=parts.resources(spec.name_servers.resources),
         startupProbe=parts.tcp_probe(
             names.NAME_SERVER_PORT, failures_max=parts.STARTUP_FAILURES_MAX, period_s=1

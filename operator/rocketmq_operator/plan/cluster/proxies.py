@@ -104,7 +104,7 @@ def proxy_deployment(owner: Owner, spec: RocketMQClusterSpec, hosts: Mapping[str
 
 def proxy_shape(spec: RocketMQClusterSpec) -> PodShape:
     """Return a person's wishes for the proxies' pods."""
-    return PodShape("spec.proxy.pod", spec.proxy.pod, spec.proxy.pod_override)
+    return PodShape("spec.proxy.pod", spec.proxy.pod, spec.proxy.pod_override, spec.proxy.jvm)
 
 
 def _pod(spec: RocketMQClusterSpec, name: str, hosts: Mapping[str, str]) -> Json:
@@ -114,7 +114,12 @@ def _pod(spec: RocketMQClusterSpec, name: str, hosts: Mapping[str, str]) -> Json
         spec.rocketmq_image,
         ["/bin/sh", f"{names.CONFIG_PATH}/start.sh"],
         _CLUSTER_PORTS | {"metrics": names.PROXY_METRICS_PORT},
-        env=[{"name": "JAVA_OPT_EXT", "value": java_options(spec.proxy.resources)}],
+        env=[
+            {
+                "name": "JAVA_OPT_EXT",
+                "value": java_options(spec.proxy.resources, spec.proxy.jvm, "spec.proxy.jvm"),
+            }
+        ],
         resources=parts.resources(spec.proxy.resources),
         startupProbe=parts.tcp_probe(port, failures_max=parts.STARTUP_FAILURES_MAX, period_s=1),
         livenessProbe=parts.tcp_probe(port, period_s=10),

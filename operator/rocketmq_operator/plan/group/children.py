@@ -271,7 +271,7 @@ def broker_set(
         broker_ports(cluster) | {"ha": names.BROKER_HA_PORT, "metrics": names.BROKER_METRICS_PORT},
         env=[
             *parts.pod_name_environment(),
-            {"name": "JAVA_OPT_EXT", "value": f"{java_options(spec.resources)} {_CONNECT_OPTION}"},
+            {"name": "JAVA_OPT_EXT", "value": f"{java_options(spec.resources, spec.jvm)} {_CONNECT_OPTION}"},
         ],
         resources=parts.resources(spec.resources),
         startupProbe=parts.tcp_probe(names.BROKER_PORT, failures_max=parts.STARTUP_FAILURES_MAX, period_s=5),
@@ -373,7 +373,7 @@ def _stateful_set(
 
 def broker_shape(spec: BrokerGroupSpec) -> PodShape:
     """Return a person's wishes for the brokers' pods."""
-    return PodShape("spec.pod", spec.pod, spec.pod_override)
+    return PodShape("spec.pod", spec.pod, spec.pod_override, spec.jvm)
 
 
 def log_shape(spec: BrokerGroupSpec) -> PodShape:

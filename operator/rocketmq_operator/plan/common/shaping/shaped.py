@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rocketmq_operator.api.conditions import Finding, make_finding
+from rocketmq_operator.api.pods.jvm import Jvm
 from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
 from rocketmq_operator.plan.common.actions import Wait
 from rocketmq_operator.plan.common.objects import Json
@@ -35,11 +36,18 @@ class PodShape:
         path: of the settings in the resource, for instance spec.controllers.pod.
         settings: the closed section.
         override: a patch that is laid over the result.
+        jvm: settings of its main container's JVM, which are in its own template already.
     """
 
     path: str
     settings: PodSettings | None
     override: PodOverride | None
+    jvm: Jvm | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to refuse."""
+        return self.settings is None and self.override is None and self.jvm is None
 
 
 def refusal(shapes: Iterable[PodShape], rendered: Callable[[], object]) -> Wait | None:
@@ -49,7 +57,7 @@ def refusal(shapes: Iterable[PodShape], rendered: Callable[[], object]) -> Wait 
         shapes: of all components of the resource.
         rendered: makes all their templates, and raises `PodRefusedError`.
     """
-    if all(one.settings is None and one.override is None for one in shapes):
+    if all(one.is_empty for one in shapes):
         return None
     try:
         rendered()
