@@ -29,7 +29,7 @@ def pod_refusal(observed: ObservedGroup) -> Wait | None:
         return None
 
     def rendered() -> tuple[Json, Json]:
-        hosts = known_hosts(observed)
+        hosts = {host: address for host, address in known_hosts(observed).items() if address}
         return (
             broker_set(observed.owner, spec, cluster, spec.replicas, hosts),
             log_replica_set(observed.owner, spec, cluster, spec.log_replicas, hosts),

@@ -4,6 +4,7 @@ import copy
 from typing import Any, Final
 
 from testkit.worlds.operator import GROUP, OperatorWorld
+from testkit.worlds.pod_cases import EVERY_SETTING, OVERRIDE
 
 Json = dict[str, Any]
 REFUSED: Final[Json] = {"podOverride": {"spec": {"hostNetwork": True}}}
@@ -45,6 +46,26 @@ async def test_a_changed_setting_replaces_pods_one_at_a_time_the_master_last() -
     pods = [one for one in world.kube.pods() if one["metadata"]["name"].startswith("orders")]
     assert [one["metadata"]["labels"]["team"] for one in pods] == ["orders"] * 3
     assert world.condition("PodsAccepted") == ("True", "Accepted")
+
+
+async def test_pods_with_every_setting_are_written_once() -> None:
+    wanted = {"pod": EVERY_SETTING, "podOverride": OVERRIDE}
+    cluster = {"controllers": wanted, "nameServers": wanted, "proxy": {"mode": "Cluster", **wanted}}
+    world = await _settled(wanted | {"logPod": EVERY_SETTING, "logPodOverride": OVERRIDE}, cluster)
+    await world.settle()
+    assert world.kube.writes == []
+    assert world.condition("Progressing") == ("False", "Settled")
+    assert world.condition("PodsAccepted", "RocketMQCluster", "main") == ("True", "Accepted")
+
+
+async def test_a_heap_that_does_not_fit_is_refused_as_pods_are() -> None:
+    world = await _settled()
+    before = _children(world)
+    world.write_group({"replicas": 2, "logReplicas": 1, "jvm": {"heap": "90%"}})
+    await world.one_pass()
+    await world.one_pass()
+    assert _children(world) == before
+    assert _message(world, "PodsAccepted").startswith("spec.jvm needs 3686 MiB of heap")
 
 
 async def test_settings_of_log_replicas_leave_brokers_alone() -> None:

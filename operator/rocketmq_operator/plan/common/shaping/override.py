@@ -71,6 +71,7 @@ def merge_pod(base: Json, patch: Mapping[str, Any], path: str = "") -> Json:
     result: Json = copy.deepcopy(base)
     for name, value in patch.items():
         below = f"{path}.{name}" if path else name
+        _check_type(name, result.get(name), value, below)
         if value is None or (isinstance(value, Mapping) and _directive(value, below) == _DELETE):
             result.pop(name, None)
         elif isinstance(value, Mapping):
@@ -82,6 +83,18 @@ def merge_pod(base: Json, patch: Mapping[str, Any], path: str = "") -> Json:
         else:
             result[name] = value
     return result
+
+
+def _check_type(name: str, former: object, value: object, path: str) -> None:
+    """Raise `PodRefusedError` if a patch has another type than the value that it is laid over."""
+    if value is None:
+        return
+    is_directive = isinstance(value, Mapping) and _DIRECTIVE in value
+    wants_list = isinstance(former, list) or name in MERGE_KEYS
+    if wants_list and not isinstance(value, list) and not is_directive:
+        raise PodRefusedError(f"{path} is {value!r}: expected a list")
+    if isinstance(former, Mapping) and not isinstance(value, Mapping):
+        raise PodRefusedError(f"{path} is {value!r}: expected keys and values")
 
 
 def _merged_list(name: str, base: list[Any], patch: list[Any], path: str) -> list[Any]:
@@ -119,7 +132,7 @@ def _directive(patch: Mapping[str, Any], path: str) -> str:
         if name.startswith("$") and name != _DIRECTIVE:
             raise PodRefusedError(f"{path}.{name} is unknown: expected {_DIRECTIVE}")
     found = patch.get(_DIRECTIVE, "")
-    if found not in {"", _REPLACE, _DELETE}:
+    if found not in ("", _REPLACE, _DELETE):
         raise PodRefusedError(f"{path}.{_DIRECTIVE} is {found!r}: expected {_REPLACE} or {_DELETE}")
     return str(found)
 

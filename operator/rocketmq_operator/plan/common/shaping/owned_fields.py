@@ -82,8 +82,8 @@ def _problems(own: Json, changed: Json) -> Iterator[Problem]:
     for name, why in _FORBIDDEN.items():
         if name in new:
             yield f"spec.{name}", new[name], why
-    if new.get("terminationGracePeriodSeconds", 0) < GRACE_S_MIN:
-        value = new.get("terminationGracePeriodSeconds")
+    value = new.get("terminationGracePeriodSeconds")
+    if not isinstance(value, int) or value < GRACE_S_MIN:
         yield "spec.terminationGracePeriodSeconds", value, f"at least {GRACE_S_MIN}"
     for kind in ("initContainers", "containers"):
         yield from _container_problems(kind, old.get(kind, []), new.get(kind, []))
@@ -107,8 +107,8 @@ def _container_problems(kind: str, own: list[Json], changed: list[Json]) -> Iter
             yield from _entry_problems(f"{path}.{name}", key, one.get(name, []), other.get(name, []))
         for name in _PROBES:
             for handler in _HANDLERS:
-                found = other.get(name, {}).get(handler)
-                if one.get(name, {}).get(handler) != found:
+                found = _map(other.get(name)).get(handler)
+                if _map(one.get(name)).get(handler) != found:
                     yield f"{path}.{name}.{handler}", found, "the operator decides how it asks"
 
 
@@ -147,13 +147,22 @@ def _alias_problems(own: list[Json], changed: list[Json]) -> Iterator[Problem]:
     address = {host: one["ip"] for one in own for host in one["hostnames"]}
     lines: dict[str, list[str]] = {}
     for one in changed:
-        lines.setdefault(one["ip"], []).extend(one.get("hostnames", ()))
+        lines.setdefault(one["ip"], []).extend(map(str, _list(one.get("hostnames"))))
     for host, ip in address.items():
         if host not in lines.get(ip, ()):
             yield f"spec.hostAliases[{ip}]", lines.get(ip), f"it must have {host}"
         for other, hosts in lines.items():
             if other != ip and host in hosts:
                 yield f"spec.hostAliases[{other}]", hosts, f"{host} is {ip}"
+
+
+def _map(value: object) -> Mapping[str, Any]:
+    """Return a field of a person's pod if it is a map, and an empty one if not: Kubernetes refuses it."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _containers(pod: Json) -> Iterator[Json]:

@@ -85,16 +85,20 @@ def shaped(template: Json, shape: PodShape) -> Json:
         check_owned(template, result, shape.path, is_flat=True)
     if shape.override is not None:
         where = f"{shape.path}Override"
-        patch = shape.override.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"spec"})
-        patch["spec"] = shape.override.spec or {}
-        result = normal_form(_merged(result, patch, where))
+        result = normal_form(_merged(result, shape.override, where))
         check_owned(template, result, where)
     return result
 
 
-def _merged(template: Json, patch: Mapping[str, Any], where: str) -> Json:
+def _merged(template: Json, override: PodOverride, where: str) -> Json:
+    metadata: Json = {}
+    if override.metadata is not None:
+        metadata = override.metadata.model_dump(mode="json", by_alias=True, exclude_none=True)
     try:
-        return merge_pod(template, patch)
+        return {
+            "metadata": merge_pod(template["metadata"], metadata, "metadata"),
+            "spec": merge_pod(template["spec"], override.spec or {}, "spec"),
+        }
     except PodRefusedError as error:
         raise PodRefusedError(f"{where}.{error}") from None
 

@@ -3,8 +3,13 @@
 from typing import Any, Final
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from rocketmq_operator.api.pods.settings import PodOverride
 from rocketmq_operator.plan.common.shaping.override import PodRefusedError
+from rocketmq_operator.plan.common.shaping.shaped import PodShape
+from rocketmq_operator.plan.common.shaping.shaped import shaped as made
 from testkit.worlds.pod_cases import EVERY_SETTING, OVERRIDE
 from testkit.worlds.pod_templates import PATHS, template, workloads
 
@@ -296,7 +301,7 @@ def test_what_is_only_of_brokers_is_refused_too(override: Json, words: str) -> N
 
 
 def test_what_settings_break_is_refused_too() -> None:
-    for settings, words in (
+    for given_settings, words in (
         ({"hostAliases": [{"ip": "10.9.9.9", "hostnames": ["main-controller-0.main-controller.demo.svc"]}]},
          "spec.logPod.hostAliases[10.9.9.9] is ['main-controller-0.main-controller.demo.svc']: "
          "main-controller-0.main-controller.demo.svc is 10.0.0.1"),
@@ -304,8 +309,33 @@ def test_what_settings_break_is_refused_too() -> None:
          "spec.logPod.containers[x].ports is 9881: container log-replica has this port"),
     ):  # fmt: skip
         with pytest.raises(PodRefusedError) as refused:
-            shaped("log-replica", settings)
+            shaped("log-replica", given_settings)
         assert str(refused.value) == words
+
+
+FIELDS: Final = [
+    "containers", "initContainers", "volumes", "env", "ports", "volumeMounts", "hostAliases", "name", "ip",
+    "hostnames", "containerPort", "mountPath", "resources", "limits", "livenessProbe", "lifecycle", "command",
+    "terminationGracePeriodSeconds", "securityContext", "affinity", "emptyDir", "$patch", "tolerations",
+]  # fmt: skip
+VALUES: Final = st.recursive(
+    st.sampled_from([None, True, 0, 60, 1.5, "", "x", "broker", "seed", "config", "delete", "replace"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=3))
+def test_any_override_is_applied_or_refused(override: Json) -> None:
+    """No text of a person ends a pass of the operator with another error."""
+    own = UNCHANGED["broker"]
+    shape = PodShape("spec.pod", None, PodOverride.model_validate({"spec": override}))
+    try:
+        found = made(own, shape)
+    except PodRefusedError:
+        return
+    assert found["spec"]["containers"][0]["command"] == own["spec"]["containers"][0]["command"]
 
 
 def test_everything_at_once_for_every_component() -> None:
