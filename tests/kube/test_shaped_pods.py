@@ -5,13 +5,15 @@ import os
 import subprocess
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from rocketmq_operator.plan.common.rewritten_fields import differences
+from rocketmq_operator.plan.common.shaping.override import merge_pod
 from testkit.worlds.pod_cases import EVERY_SETTING
-from testkit.worlds.pod_templates import PATHS, workloads
+from testkit.worlds.pod_templates import PATHS, template, workloads
 
 KUBECONFIG = os.environ.get("RMQHA_KUBECONFIG", "")
 Json = dict[str, Any]
@@ -46,6 +48,52 @@ def _kubectl(*arguments: str, body: Json | None = None) -> str:
         check=True,
         timeout=60,
     ).stdout
+
+
+PATCHES: Final[dict[str, Json]] = {
+    "new and known entries": {
+        "containers": [
+            {"name": "broker", "ports": [{"containerPort": 9, "protocol": "UDP"}], "args": ["x", "y"]},
+            {"name": "more", "image": "more:1", "env": [{"name": "A", "value": "b"}]},
+        ],
+        "volumes": [{"name": "more", "emptyDir": {}}],
+        "hostAliases": [{"ip": "192.0.2.1", "hostnames": ["x"]}],
+        "tolerations": [{"key": "x", "operator": "Exists"}],
+    },
+    "deleted entries": {
+        "initContainers": [{"name": "seed", "$patch": "delete"}],
+        "volumes": [{"name": "scratch", "$patch": "delete"}],
+        "containers": [
+            {"name": "broker", "volumeMounts": [{"mountPath": "/etc/rocketmq", "$patch": "delete"}]}
+        ],
+    },
+    "replaced and removed maps": {
+        "securityContext": {"$patch": "replace", "runAsUser": 1},
+        "dnsConfig": None,
+    },
+    "a replaced list": {"containers": [{"$patch": "replace"}, {"name": "x", "image": "x:1"}]},
+}
+
+
+def _unordered(value: object) -> object:
+    """Return a value in which the order of lists does not matter: kubectl puts new entries elsewhere."""
+    if isinstance(value, dict):
+        return {key: _unordered(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return sorted((_unordered(one) for one in value), key=lambda one: json.dumps(one, sort_keys=True))
+    return value
+
+
+@pytest.mark.parametrize("case", PATCHES)
+def test_an_override_does_as_kubectl_does(case: str, tmp_path: Path) -> None:
+    spec = template(workloads()["broker"])["spec"]
+    (tmp_path / "pod.json").write_text(
+        json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": spec})
+    )
+    patch = json.dumps({"spec": PATCHES[case]})
+    arguments = ["patch", "--local", "-f", str(tmp_path / "pod.json"), "--type=strategic", "-p", patch]
+    patched = json.loads(_kubectl(*arguments, "-o", "json"))["spec"]
+    assert _unordered(merge_pod(spec, PATCHES[case])) == _unordered(patched)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,9 @@ Directives: `$patch: delete` removes the map or the entry that has it. `$patch: 
 map in place of the former map. A list that begins with the entry `{$patch: replace}` replaces the former
 list. Other keys that begin with `$` are refused.
 
+Three things differ from kubectl: the result keeps the order of the former list; a deleted map is absent, not
+empty; topology spreads merge by two fields, as in server-side apply.
+
 Never: a decision about what the operator needs in a pod (`owned_fields`).
 
 Source: Kubernetes 1.34 core/v1 types.go, `patchMergeKey`; kubernetes/community,
