@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from testkit.worlds.crd_cases import Refusal
+from testkit.worlds.crd_cases import RefusedChange
 
 Json = dict[str, Any]
 
@@ -18,35 +18,37 @@ def of_containers(**container: object) -> Json:
 
 
 POD_REFUSALS = (
-    Refusal("a field that is misspelt", "BrokerGroup", of_pods(nodeSelectors={"a": "b"}), ("nodeSelectors",)),
-    Refusal(
+    RefusedChange(
+        "a field that is misspelt", "BrokerGroup", of_pods(nodeSelectors={"a": "b"}), ("nodeSelectors",)
+    ),
+    RefusedChange(
         "a label of ours",
         "BrokerGroup",
         of_pods(labels={"app.kubernetes.io/name": "x"}),
         ("pod.labels has app.kubernetes.io/name", "remove it"),
     ),
-    Refusal(
+    RefusedChange(
         "a label of our domain",
         "BrokerGroup",
         of_pods(labels={"rocketmq-ha.dev/x": "y"}),
         ("pod.labels has rocketmq-ha.dev/x", "remove it"),
     ),
-    Refusal(
+    RefusedChange(
         "an annotation of our domain",
         "BrokerGroup",
         of_pods(annotations={"rocketmq-ha.dev/config-hash": "y"}),
         ("pod.annotations has rocketmq-ha.dev/config-hash",),
     ),
-    Refusal(
+    RefusedChange(
         "a variable of ours",
         "BrokerGroup",
         of_pods(env=[{"name": "JAVA_OPT_EXT", "value": "-Xmx1g"}]),
         ("pod.env has JAVA_OPT_EXT", "take another name"),
     ),
-    Refusal(
+    RefusedChange(
         "a variable without a value", "BrokerGroup", of_pods(env=[{"name": "A"}]), ("env A needs either",)
     ),
-    Refusal(
+    RefusedChange(
         "a variable from two places",
         "BrokerGroup",
         of_pods(
@@ -62,58 +64,62 @@ POD_REFUSALS = (
         ),
         ("valueFrom has 2 sources", "give one of"),
     ),
-    Refusal(
+    RefusedChange(
         "a volume of ours",
         "BrokerGroup",
         of_pods(volumes=[{"name": "data", "emptyDir": {}}]),
         ("pod.volumes has data", "take another name"),
     ),
-    Refusal(
+    RefusedChange(
         "a volume without a source", "BrokerGroup", of_pods(volumes=[{"name": "x"}]), ("volumes x needs",)
     ),
-    Refusal(
+    RefusedChange(
         "a mount without a volume",
         "BrokerGroup",
         of_pods(volumeMounts=[{"name": "lost", "mountPath": "/x"}]),
         ("pod.volumeMounts names volume lost", "not in pod.volumes"),
     ),
-    Refusal(
+    RefusedChange(
         "a mount in our place",
         "BrokerGroup",
         of_pods(volumeMounts=[{"name": "scratch", "mountPath": "/var/lib/rocketmq"}]),
         ("pod.volumeMounts has /var/lib/rocketmq",),
     ),
-    Refusal(
+    RefusedChange(
         "a container of ours",
         "RocketMQCluster",
         of_containers(name="companion"),
         ("pod.containers has companion", "take another name"),
     ),
-    Refusal("a container without an image", "RocketMQCluster", of_containers(image=""), ("image",)),
-    Refusal("root", "BrokerGroup", of_pods(securityContext={"runAsUser": 0}), ("runAsUser", "0", "1")),
-    Refusal(
+    RefusedChange("a container without an image", "RocketMQCluster", of_containers(image=""), ("image",)),
+    RefusedChange("root", "BrokerGroup", of_pods(securityContext={"runAsUser": 0}), ("runAsUser", "0", "1")),
+    RefusedChange(
         "too little grace",
         "BrokerGroup",
         of_pods(terminationGracePeriodSeconds=5),
         ("terminationGracePeriodSeconds", "5", "30"),
     ),
-    Refusal(
+    RefusedChange(
         "a way to probe",
         "BrokerGroup",
         of_pods(probes={"liveness": {"tcpSocket": {"port": 1}}}),
         ("tcpSocket",),
     ),
-    Refusal("a heap without a unit", "BrokerGroup", {"jvm": {"heap": "3"}}, ("jvm.heap", "3")),
-    Refusal("a heap of all", "BrokerGroup", {"jvm": {"heap": "100%"}}, ("jvm.heap", "100%")),
-    Refusal("another collector", "BrokerGroup", {"jvm": {"collector": "CMS"}}, ("jvm.collector", "CMS")),
-    Refusal("two options in one", "BrokerGroup", {"jvm": {"options": ["-Xa -Xb"]}}, ("options", "-Xa -Xb")),
-    Refusal(
+    RefusedChange("a heap without a unit", "BrokerGroup", {"jvm": {"heap": "3"}}, ("jvm.heap", "3")),
+    RefusedChange("a heap of all", "BrokerGroup", {"jvm": {"heap": "100%"}}, ("jvm.heap", "100%")),
+    RefusedChange(
+        "another collector", "BrokerGroup", {"jvm": {"collector": "CMS"}}, ("jvm.collector", "CMS")
+    ),
+    RefusedChange(
+        "two options in one", "BrokerGroup", {"jvm": {"options": ["-Xa -Xb"]}}, ("options", "-Xa -Xb")
+    ),
+    RefusedChange(
         "an option that a field has",
         "BrokerGroup",
         {"jvm": {"options": ["-Xmn1g", "-Xmx4g"]}},
         ("jvm.options has -Xmx4g", "use heap"),
     ),
-    Refusal(
+    RefusedChange(
         "a name in an override",
         "BrokerGroup",
         {"podOverride": {"metadata": {"name": "x"}}},
