@@ -24,7 +24,7 @@ OWNED_OPTIONS: Final = (
 ShareOrSize = Annotated[str, Field(max_length=16, pattern=SHARE_OR_SIZE)]
 
 
-class Collector(StrEnum):
+class GarbageCollector(StrEnum):
     """A garbage collector that each Java version of RocketMQ's images has."""
 
     G1 = "G1"
@@ -60,7 +60,7 @@ class Jvm(SpecModel):
     """Size of the heap, for instance 3Gi, or its share of the memory, for instance 40%. 50% when absent."""
     direct_memory: ShareOrSize | None = None
     """Size of direct buffers, or their share of the memory. 25% when absent."""
-    collector: Collector | None = None
+    collector: GarbageCollector | None = None
     """Garbage collector; that of RocketMQ's start scripts when absent."""
     options: (
         Annotated[

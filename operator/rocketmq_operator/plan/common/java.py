@@ -3,7 +3,7 @@
 from typing import Final
 
 from rocketmq_operator.api.common import Resources
-from rocketmq_operator.api.pods.jvm import Collector, Jvm
+from rocketmq_operator.api.pods.jvm import GarbageCollector, Jvm
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import quantity
 from rocketmq_operator.plan.common.shaping.override import PodRefusedError
@@ -67,7 +67,7 @@ def _mebibytes(text: str | None, memory: int, default_part: int) -> int:
     return int((quantity(text) or 0) / 2**20)
 
 
-def _collector_options(collector: Collector | None) -> list[str]:
+def _collector_options(collector: GarbageCollector | None) -> list[str]:
     """Return the options that choose a collector over the one of the start scripts.
 
     Why the others are switched off: a JVM with two collectors does not start. Java 8 has one that later
@@ -80,7 +80,7 @@ def _collector_options(collector: Collector | None) -> list[str]:
 
 
 _FLAGS: Final = {
-    Collector.G1: "UseG1GC",
-    Collector.PARALLEL: "UseParallelGC",
-    Collector.SERIAL: "UseSerialGC",
+    GarbageCollector.G1: "UseG1GC",
+    GarbageCollector.PARALLEL: "UseParallelGC",
+    GarbageCollector.SERIAL: "UseSerialGC",
 }

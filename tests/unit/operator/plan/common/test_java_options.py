@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from rocketmq_operator.api.common import Resources
-from rocketmq_operator.api.pods.jvm import Collector, Jvm
+from rocketmq_operator.api.pods.jvm import GarbageCollector, Jvm
 from rocketmq_operator.plan.common.java import java_options
 from rocketmq_operator.plan.common.shaping.override import PodRefusedError
 from testkit.worlds.pod_templates import template, workloads
@@ -52,8 +52,10 @@ def test_further_options_come_after_the_operators_sizes() -> None:
     assert _options(options=options).endswith(f"-Duser.home=/tmp {' '.join(options)}")
 
 
-@pytest.mark.parametrize("collector", Collector)
-def test_a_jvm_starts_with_the_collector_although_the_scripts_choose_another(collector: Collector) -> None:
+@pytest.mark.parametrize("collector", GarbageCollector)
+def test_a_jvm_starts_with_the_collector_although_the_scripts_choose_another(
+    collector: GarbageCollector,
+) -> None:
     options = _options(heap="64Mi", directMemory="16Mi", collector=collector).split()
     flags = subprocess.run(
         ["java", *SCRIPTS, *options, "-XX:+PrintFlagsFinal", "-version"],
@@ -63,7 +65,7 @@ def test_a_jvm_starts_with_the_collector_although_the_scripts_choose_another(col
         timeout=20,
     ).stdout
     chosen = {words[1] for line in flags.splitlines() if (words := line.split())[2:4] == ["=", "true"]} & {
-        f"Use{one}GC" for one in Collector
+        f"Use{one}GC" for one in GarbageCollector
     }
     assert chosen == {f"Use{collector}GC"}
 
