@@ -16,8 +16,8 @@
 10. volumes: the operator expands claims smaller than the spec, last because a storage class may refuse for
     ever.
 
-If the operator refuses the pods of the spec (`observed_pods`), it skips 2, 6, 7 and 8: it applies no part of
-a spec without the others.
+If the operator refuses the pods of the spec (`observed_pods`), it serves the addresses that exist and skips
+2, 6, 7 and 8: it applies no part of a spec without the others.
 
 A concern that waits stops those after it. Records are an exception: they come even while something waits,
 because they change nothing. Nothing is remembered between two looks.
@@ -83,14 +83,15 @@ def group_plan(observed: ObservedGroup) -> ResourcePlan:
 
 def _concerns(observed: ObservedGroup) -> Iterator[ResourcePlan]:
     yield _names(observed)
-    yield _services(observed)
-    yield endpoint_slices(observed)
     if (refused := pod_refusal(observed)) is not None:
+        yield endpoint_slices(observed)
         yield replace_broken(observed)
         yield switchover(observed)
         yield _free_lost_members(observed)
         yield ResourcePlan((), refused)
         return
+    yield _services(observed)
+    yield endpoint_slices(observed)
     yield _configuration(observed)
     yield _pod_templates(observed)
     yield replace_broken(observed)

@@ -78,10 +78,10 @@ async def test_settings_of_log_replicas_leave_brokers_alone() -> None:
 async def test_a_refused_override_changes_nothing_and_names_its_field() -> None:
     world = await _settled()
     before = _children(world)
-    world.write_group({"replicas": 2, "logReplicas": 1, "config": {"a": "b"}, **REFUSED})
+    world.write_group({"replicas": 3, "logReplicas": 1, "config": {"a": "b"}, **REFUSED})
     await world.one_pass()
     await world.one_pass()
-    assert _children(world) == before, "not the changed configuration either"
+    assert _children(world) == before, "neither a third broker nor the configuration"
     assert world.condition("PodsAccepted") == ("False", "PodRefused")
     assert _message(world, "PodsAccepted") == PLACE
     assert world.condition("Ready") == ("True", "Serving")
