@@ -22,9 +22,10 @@ from pyspark.sql import functions as F
 
 from slo_pipeline.jobs import survey
 from slo_pipeline.jobs.days import closed_days, is_over, read_manifest, run_days, segments_of
-from slo_pipeline.jobs.gold import Gold, Period, gold
+from slo_pipeline.jobs.gold import Gold, gold
 from slo_pipeline.jobs.inputs import directory
 from slo_pipeline.jobs.late import ONE_DAY
+from slo_pipeline.jobs.period import Period
 from slo_pipeline.jobs.spark.session import session
 from slo_pipeline.mirror.copying import Choice, Choose, day_of
 from slo_pipeline.objectives.file import load
