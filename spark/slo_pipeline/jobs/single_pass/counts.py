@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from slo_pipeline.jobs.period import Period
 from slo_pipeline.jobs.single_pass import operations, samples
@@ -16,6 +17,7 @@ from slo_pipeline.jobs.single_pass.arrays import Bools, Ints, ints, sums
 from slo_pipeline.jobs.single_pass.changes.elections import Change
 from slo_pipeline.jobs.single_pass.changes.events import Event, Row, grouped
 from slo_pipeline.jobs.single_pass.operations import MINUTE_US, minutes_of
+from slo_pipeline.jobs.single_pass.rows import numbers, texts
 from slo_pipeline.jobs.single_pass.verdicts import Verdicts
 from slo_pipeline.objectives.model import Objectives, Slo
 from slo_pipeline.transforms.sli import CONTROLLERS
@@ -187,6 +189,21 @@ def _elections(events: Iterable[Event], width_us: int) -> dict[str, Counts]:
         failed = np.array([one["kind"] == "ElectionFailed" for one in of], np.bool_)
         found[group] = Counts(*sums(at, ~failed, failed, np.zeros(len(of), np.bool_)))
     return found
+
+
+def of_table(minutes: pa.Table) -> Table:
+    """Return the counts of SLI_COUNTS by minute, of columns as `single_pass.rows` makes them."""
+    slo, group = texts(minutes, "slo"), texts(minutes, "group")
+    columns = [numbers(minutes, name) for name in ("good", "bad", "unknown")]
+    minute = numbers(minutes, "ts") // MINUTE_US
+    series = slo.code * max(len(group.text), 1) + group.code
+    order = np.argsort(series, kind="stable")
+    table: Table = {}
+    for own in np.split(order, np.flatnonzero(np.diff(series[order])) + 1):
+        if len(own):
+            key = (slo.text[slo.code[own[0]]], group.text[group.code[own[0]]])
+            table[key] = Counts(*sums(minute[own], *[column[own] for column in columns]))
+    return table
 
 
 def rows(table: Table) -> list[Row]:

@@ -45,6 +45,10 @@ class Segments:
         """Return how many rows there are."""
         return sum(group.rows for group in self.of(*KINDS))
 
+    def rows_in(self, over: Period) -> int:
+        """Return about how many rows a period has."""
+        return sum(plan.rows_in(group, over.start_us, over.end_us) for group in self.of(*KINDS))
+
     def of(self, *kinds: str) -> list[RowGroup]:
         """Return the row groups of some kinds."""
         return [group for kind in kinds for group in self.groups.get(kind, [])]
@@ -229,6 +233,7 @@ def period_tables(
     *,
     without: Collection[str] = (),
     extracts: Extracts | None = None,
+    plots: bool = True,
 ) -> tuple[gold.Tables, Period]:
     """Read a data directory and return the gold tables of its last window, and the period.
 
@@ -240,6 +245,7 @@ def period_tables(
         profile: where steps are counted.
         without: segments to leave out, paths relative to `source`.
         extracts: read instead of the segments of their days.
+        plots: whether the tables that only a page shows are wanted.
 
     Raises:
         InputError: the directory holds no segments, or no credible row.
@@ -254,5 +260,5 @@ def period_tables(
     if found.over is None:
         raise survey.without_rows(found.tables["apart"], source)
     with profile.step("rest"):
-        made = tables(of, found.events, found.over, now_us, objectives, where)
+        made = tables(of, found.events, found.over, now_us, objectives, where, plots=plots)
     return made | found.tables, found.over

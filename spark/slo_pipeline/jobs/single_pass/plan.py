@@ -167,11 +167,11 @@ def _task(kind: str, groups: Sequence[RowGroup], start_us: int, end_us: int) -> 
     for group in groups:
         by_path.setdefault(group.path, []).append(group.number)
     parts = tuple((path, tuple(numbers)) for path, numbers in by_path.items())
-    rows = sum(round(group.rows * _share(group, start_us, end_us)) for group in groups)
+    rows = sum(rows_in(group, start_us, end_us) for group in groups)
     return Task(kind, parts, start_us, end_us, rows)
 
 
-def _share(group: RowGroup, start_us: int, end_us: int) -> float:
-    """Return which share of a row group's time lies in a window."""
+def rows_in(group: RowGroup, start_us: int, end_us: int) -> int:
+    """Return about how many rows of a row group lie in a window, as if they came at a steady pace."""
     low, high = max(group.first_us, start_us), min(group.last_us + 1, end_us)
-    return max(high - low, 0) / (group.last_us + 1 - group.first_us)
+    return round(group.rows * max(high - low, 0) / (group.last_us + 1 - group.first_us))

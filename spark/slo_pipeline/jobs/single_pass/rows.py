@@ -7,6 +7,7 @@ here.
 """
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -35,6 +36,10 @@ class Texts(NamedTuple):
     def is_in(self, *wanted: str) -> Bools:
         """Tell of each row whether it has one of these texts."""
         return np.isin(self.code, [place for place, text in enumerate(self.text) if text in wanted])
+
+    def used(self) -> list[str]:
+        """Return the texts that rows have."""
+        return [self.text[place] for place in np.unique(self.code)]
 
     def among(self, chosen: Bools | Ints) -> "Texts":
         """Return chosen rows."""
@@ -71,18 +76,17 @@ def batches(task: Task, columns: Sequence[str]) -> Iterator[pa.Table]:
     schema = SEGMENTS[task.kind]
     texts = [name for name in columns if pa.types.is_string(schema.field(name).type)]
     for path, numbers in task.parts:
-        with reading_path(path):
+        with reading(Path(path)):
             file = pq.ParquetFile(path, read_dictionary=texts)
             for batch in file.iter_batches(BATCH_ROWS, row_groups=list(numbers), columns=list(columns)):
-                found = pa.Table.from_batches([batch])
-                yield pa.table({name: _column(found[name], schema.field(name).type) for name in columns})
+                found = pa.Table.from_batches([batch]).select(list(columns))
+                yield coded(found, schema)
 
 
-def reading_path(path: str) -> Any:  # noqa: ANN401 - a context manager
-    """Name a segment whose data is damaged, as every other reader does."""
-    from pathlib import Path
-
-    return reading(Path(path))
+def coded(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table with its texts as codes and its times as whole microseconds."""
+    names = table.column_names
+    return pa.table({name: _column(table[name], schema.field(name).type) for name in names})
 
 
 def _type(kind: pa.DataType) -> pa.DataType:
