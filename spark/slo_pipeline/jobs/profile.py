@@ -32,7 +32,7 @@ class Profile:
     """The steps of a run so far.
 
     Attributes:
-        steps: in order.
+        steps: in the order in which they ended.
         terminal: where progress is shown; None: nowhere.
     """
 
@@ -41,15 +41,17 @@ class Profile:
 
     @contextmanager
     def step(self, name: str) -> Iterator[Step]:
-        """Measure a step; its tasks' part is the caller's to add."""
+        """Measure a step without the steps inside it; its tasks' part is the caller's to add."""
         step = Step(name)
-        self.steps.append(step)
+        before = len(self.steps)
         wall_s, cpu_s = time.monotonic(), time.process_time()
         try:
             yield step
         finally:
-            step.wall_s = time.monotonic() - wall_s
-            step.driver_s = time.process_time() - cpu_s
+            inside = self.steps[before:]
+            step.wall_s = time.monotonic() - wall_s - sum(one.wall_s for one in inside)
+            step.driver_s = time.process_time() - cpu_s - sum(one.driver_s for one in inside)
+            self.steps.append(step)
 
     def show(self, step: Step, rows: int, of: int) -> None:
         """Show on a terminal how many rows a step has read."""

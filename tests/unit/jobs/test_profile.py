@@ -2,6 +2,8 @@
 
 import io
 
+import pytest
+
 from slo_pipeline.jobs.profile import Profile
 from slo_pipeline.jobs.single_pass.plan import Task
 from slo_pipeline.jobs.spark.workers import HERE_ROWS_MAX, Here, SparkWorkers, workers
@@ -15,6 +17,15 @@ def test_steps_are_rows_of_a_table_with_their_sum() -> None:
     lines = profile.text().splitlines()
     assert [line.split()[0] for line in lines] == ["step", "times", "operations", "all"]
     assert lines[-1].endswith("3,000")
+
+
+def test_a_step_does_not_count_the_steps_inside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 2.0, 7.0, 10.0])
+    monkeypatch.setattr("slo_pipeline.jobs.profile.time.monotonic", lambda: next(clock))
+    profile = Profile()
+    with profile.step("tables"), profile.step("operations"):
+        pass
+    assert [(one.name, one.wall_s) for one in profile.steps] == [("operations", 5.0), ("tables", 5.0)]
 
 
 def test_progress_is_one_line_of_rows_read_on_a_terminal() -> None:

@@ -259,6 +259,6 @@ def period_tables(
     found = surveyed(of, now_us, objectives.timeWindow.days, where)
     if found.over is None:
         raise survey.without_rows(found.tables["apart"], source)
-    with profile.step("rest"):
+    with profile.step("tables"):
         made = tables(of, found.events, found.over, now_us, objectives, where, plots=plots)
     return made | found.tables, found.over
