@@ -1,6 +1,8 @@
 """The single pass and the frames compute the same: pages and tables, byte by byte."""
 
+import io
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +26,7 @@ from slo_pipeline.jobs.survey import surveyed
 from slo_pipeline.objectives.file import load
 from slo_pipeline.reports.page.document import render
 from slo_pipeline.schemas.segments import SEGMENTS
+from slo_pipeline.sources.layout import SegmentUnusableError
 from slo_pipeline.sources.segments import read_inputs
 from testkit.generators import synthetic
 from testkit.generators.segment_rows import Row, elected, event, read, sample, send, us
@@ -114,6 +117,27 @@ def test_sparks_workers_compute_the_same_as_this_process(spark: SparkSession, tm
         SparkWorkers("local[2]", profile),
     )
     assert sum(step.tasks for step in profile.steps if step.name == "operations") >= 2
+
+
+def test_damaged_data_in_a_sparks_task_is_named_with_the_words_of_every_reader(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_files(tmp_path, "probe_ops", [send(seq, seq * 100) for seq in range(300)], 1)
+    (path,) = tmp_path.rglob("*.parquet")
+    content = bytearray(path.read_bytes())
+    content[4:400] = b"x" * 396
+    path.write_bytes(content)
+    with pytest.raises(SegmentUnusableError, match=re.escape(f"{path}: unusable segment: damaged Parquet")):
+        by_single_pass(tmp_path, us(60_000), SparkWorkers("local[2]"))
+
+
+def test_sparks_workers_show_how_many_rows_they_have_read(spark: SparkSession, tmp_path: Path) -> None:
+    write_files(tmp_path, "probe_ops", [send(seq, seq * 100) for seq in range(300)], 1)
+    profile = Profile(terminal=io.StringIO())
+    by_single_pass(tmp_path, us(60_000), SparkWorkers("local[2]", profile))
+    step = next(one for one in profile.steps if one.name == "operations")
+    assert (step.rows, step.tasks) == (300, 2)
+    assert step.tasks_s > 0.0
 
 
 def _pairs(row: Row) -> Row:

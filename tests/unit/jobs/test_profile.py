@@ -1,4 +1,4 @@
-"""A profile says where the time went, and progress what is read."""
+"""A profile tells the cost of each step, and progress the number of rows read."""
 
 import io
 

@@ -57,7 +57,7 @@ class Unread(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What is looked for, the same for every task."""
+    """Settings, the same for every task."""
 
     over: Period
     now_us: int

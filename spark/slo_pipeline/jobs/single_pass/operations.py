@@ -44,7 +44,7 @@ Row = dict[str, Any]
 
 
 class Look(NamedTuple):
-    """What is looked for, the same for every task.
+    """Settings, the same for every task.
 
     Attributes:
         over: the period.

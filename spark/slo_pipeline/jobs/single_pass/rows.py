@@ -140,7 +140,7 @@ def texts(table: pa.Table, name: str) -> Texts:
 
 
 def numbers(table: pa.Table, name: str) -> Ints:
-    """Return a column of whole numbers, 0 where there is none."""
+    """Return a column of whole numbers, 0 for a missing one."""
     known = call("coalesce", table[name], pa.scalar(0, pa.int64()))
     return np.asarray(known.to_numpy(), dtype=np.int64)
 

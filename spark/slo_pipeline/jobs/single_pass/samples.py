@@ -41,7 +41,7 @@ Place = tuple[str, int]
 
 
 class Look(NamedTuple):
-    """What is looked for, the same for every task.
+    """Settings, the same for every task.
 
     Attributes:
         over: the period.

@@ -90,7 +90,7 @@ def timed_changes(changes: Iterable[Change], over: Period) -> list[Change]:
 
 
 def closeups(timed: Iterable[Change]) -> list[again.Closeup]:
-    """Return the stretches around changes of master whose sends are shown."""
+    """Return the stretches of time around changes of master that a page shows the sends of."""
     return [
         again.Closeup(
             one.failover_id, one.group, one.interval_start - CLOSEUP_US, one.interval_end + CLOSEUP_US
