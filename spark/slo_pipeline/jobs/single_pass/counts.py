@@ -25,7 +25,7 @@ from slo_pipeline.transforms.timing import US_PER_S
 
 
 class Counts(NamedTuple):
-    """Minutes in order, and what was counted in each."""
+    """Minutes in order, and the counts of each."""
 
     minute: Ints
     good: Ints

@@ -198,7 +198,7 @@ def _again(
     judged: dict[str, Verdicts],
     workers: Workers,
 ) -> again.Found:
-    """Read again what is shown around changes, and what was not read back."""
+    """Read the sends around changes and the unread messages again."""
     unread = {group: one.unread for group, one in judged.items() if one.unread is not None}
     look = again.Look(over, now_us, DURABLE_US, closeups, unread)
     wanted = [

@@ -19,7 +19,7 @@ from slo_pipeline.jobs.single_pass.counts import Seconds
 from slo_pipeline.jobs.single_pass.verdicts import Verdicts
 from slo_pipeline.objectives.model import Objectives
 from slo_pipeline.transforms.latency import BOUNDS_MS
-from slo_pipeline.transforms.rollouts import KUBERNETES_EVENT
+from slo_pipeline.transforms.master_changes.rollouts import KUBERNETES_EVENT
 from slo_pipeline.transforms.timing import US_PER_MS, US_PER_S
 
 Tables = dict[str, list[Row]]

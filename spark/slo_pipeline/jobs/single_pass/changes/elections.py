@@ -1,6 +1,6 @@
 """Changes of master and the marks that belong to each, of events in Python.
 
-Problem, shape and rules: `transforms.elections` and the first half of `transforms.failovers`, which say the
+Problem, shape and rules: `transforms.master_changes.elections` and the first half of `transforms.failovers`, which say the
 same of frames and stay as the second opinion in tests.
 """
 
@@ -22,14 +22,14 @@ from slo_pipeline.jobs.single_pass.changes.events import (
     set_after,
 )
 from slo_pipeline.jobs.single_pass.changes.rollouts import handovers_ordered
-from slo_pipeline.transforms.elections import (
+from slo_pipeline.transforms.master_changes.elections import (
     CLOCK_SLACK_US,
     FAULT_REACH_US,
     HANDOVER_US_MAX,
     PLANNED_CAUSES,
     REELECTION,
 )
-from slo_pipeline.transforms.failovers import MARGIN_US, SETTLE_MAX_US
+from slo_pipeline.transforms.master_changes.failovers import MARGIN_US, SETTLE_MAX_US
 
 Mark = tuple[int, str]
 NO_MARK: Final = (None, None)

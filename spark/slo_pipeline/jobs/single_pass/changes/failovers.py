@@ -1,6 +1,6 @@
 """Write gaps, phases and the seconds that changes of master answer for, in Python.
 
-Problem, shape and rules: `transforms.failovers`, `phases` and `budget`, which say the same of frames and stay
+Problem, shape and rules: `transforms.master_changes.failovers`, `phases` and `budget`, which say the same of frames and stay
 as the second opinion in tests.
 """
 
@@ -13,10 +13,10 @@ from slo_pipeline.jobs.single_pass.changes.events import Event, Row, greatest, g
 from slo_pipeline.jobs.single_pass.changes.rollouts import rollouts
 from slo_pipeline.schemas.tables import FAILOVERS, PHASES
 from slo_pipeline.transforms.budget import FAULT_SETTLE_US, BudgetTarget
-from slo_pipeline.transforms.elections import REELECTION
-from slo_pipeline.transforms.failovers import SETTLE_MAX_US
-from slo_pipeline.transforms.phases import MARKS
-from slo_pipeline.transforms.rollouts import UNENDED_US
+from slo_pipeline.transforms.master_changes.elections import REELECTION
+from slo_pipeline.transforms.master_changes.failovers import SETTLE_MAX_US
+from slo_pipeline.transforms.master_changes.phases import MARKS
+from slo_pipeline.transforms.master_changes.rollouts import UNENDED_US
 from slo_pipeline.transforms.timing import US_PER_MS, US_PER_S
 
 Ack = tuple[int, int, str]

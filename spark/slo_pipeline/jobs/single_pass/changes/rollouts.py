@@ -1,4 +1,4 @@
-"""Planned changes, of events in Python: `transforms.rollouts` says the same of frames, with the reasons."""
+"""Planned changes, of events in Python: `transforms.master_changes.rollouts` says the same of frames, with the reasons."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from slo_pipeline.jobs.single_pass.changes.events import (
     neighbours,
     of_kinds,
 )
-from slo_pipeline.transforms.rollouts import (
+from slo_pipeline.transforms.master_changes.rollouts import (
     HANDS_OVER,
     KUBERNETES_EVENT,
     RESTART_US_MAX,
