@@ -46,6 +46,12 @@ def _small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slo_pipeline.jobs.single_pass.plan.TASK_ROWS_MIN", 50)
 
 
+@pytest.fixture
+def tiny_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have stretches of more rows than a task may have."""
+    monkeypatch.setattr("slo_pipeline.jobs.single_pass.plan.TASK_ROWS_MAX", 30)
+
+
 def by_frames(spark: SparkSession, data: Path, now_us: int) -> tuple[Tables, Period]:
     inputs, over, found = surveyed(read_inputs(spark, data), now_us, DAYS, data)
     return gather.collect(gold(inputs, over, load())) | found, over
@@ -103,6 +109,15 @@ def test_every_story_has_the_same_page_and_tables(
     story = STORIES[name]()
     synthetic.write(story, tmp_path / "data")
     assert_same(spark, tmp_path / "data", tmp_path, story.us(story.duration_s * 1_000), workers)
+
+
+@pytest.mark.usefixtures("tiny_tasks")
+def test_stretches_divided_by_groups_have_the_same_page_and_tables(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    story = STORIES["losses"]()
+    synthetic.write(story, tmp_path / "data")
+    assert_same(spark, tmp_path / "data", tmp_path, story.us(story.duration_s * 1_000), InWindows())
 
 
 def test_sparks_workers_compute_the_same_as_this_process(spark: SparkSession, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ TABLES: Final = {
     "durability": gold_tables.DURABILITY,
     "coverage": gold_tables.COVERAGE,
 }
-"""What is stored of a day."""
+"""The stored tables of a day."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,7 +4,7 @@ import datetime as dt
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slo_pipeline.jobs.single_pass import plan, rows
@@ -24,6 +24,7 @@ GROUPS = st.lists(
 )
 
 
+@settings(max_examples=40)
 @given(GROUPS, st.integers(1, 8))
 def test_windows_cover_the_span_of_each_row_group_once(groups: list[RowGroup], cores: int) -> None:
     tasks = plan.windows("probe_ops", groups, 100, 1_100, 30, cores)
@@ -32,7 +33,9 @@ def test_windows_cover_the_span_of_each_row_group_once(groups: list[RowGroup], c
         for at in {max(group.first_us, 100), (group.first_us + group.last_us) // 2, group.last_us}:
             is_inside = group.first_us <= at <= group.last_us and 100 <= at < 1_100
             if is_inside:
-                assert sum(task.start_us <= at < task.end_us for task in own) == 1, group
+                parts = [(task.part, task.parts_of) for task in own if task.start_us <= at < task.end_us]
+                assert parts == [(part, len(parts)) for part in range(len(parts))], group
+                assert parts
     assert all(task.start_us % 30 == 0 for task in tasks if task.start_us != 100)
 
 
@@ -45,6 +48,19 @@ def test_a_task_has_about_its_share_of_rows_and_not_more_than_the_bound() -> Non
 
 def test_few_rows_are_one_task() -> None:
     assert len(plan.windows("probe_ops", [RowGroup("a", 0, 10, 0, 99)], 0, 100, 1, 64)) == 1
+
+
+def test_a_stretch_of_too_many_rows_is_divided_by_its_groups(tmp_path: Path) -> None:
+    tasks = plan.windows("probe_ops", [RowGroup("a", 0, 3 * plan.TASK_ROWS_MAX, 0, 9)], 0, 10, 10, 1)
+    assert [(task.part, task.parts_of) for task in tasks] == [(0, 3), (1, 3), (2, 3)]
+    write_rows(tmp_path, "probe_ops", [send(seq, seq, group=f"g{seq}") for seq in range(20)])
+    paths = plan.files(tmp_path, "probe_ops")
+    parted = [
+        task._replace(parts=((str(paths[0]), (0,)),), start_us=us(0), end_us=us(1_000)) for task in tasks
+    ]
+    found = [rows.numbers(rows.read(task, ["seq"], us(10_000)), "seq").tolist() for task in parted]
+    assert sorted(number for own in found for number in own) == list(range(20))
+    assert all(0 < len(own) < 20 for own in found)
 
 
 def test_a_row_group_without_a_range_is_read_by_every_task() -> None:

@@ -4,8 +4,8 @@ Problem: rows that belong together (a scrape, a stretch of a plot) may lie in se
 that gets whole segments would see a part of them. Shape: a task reads a window of time, whose borders are
 multiples of a stretch, out of every row group that may have rows of it. So each scrape, second and stretch is
 in one task, and only whole-period sums are added up by the driver. The number of windows follows from the
-rows that the footers count: a task holds about TASK_ROWS_MAX rows at most, unless a single stretch has more.
-Never: a row is read here.
+rows that the footers count: a task holds about TASK_ROWS_MAX rows. If a stretch has more, several tasks read
+it and each keeps its part of the groups. Never: a row is read here.
 """
 
 import datetime as dt
@@ -48,6 +48,8 @@ class Task(NamedTuple):
         parts: paths, and the row groups to read of each.
         start_us, end_us: the half-open window, by the column of `TIME_OF`.
         rows: of those row groups, as far as the window has a part of each.
+        part: which part of the window's groups or instances, from 0.
+        parts_of: how many parts there are.
     """
 
     kind: str
@@ -55,6 +57,8 @@ class Task(NamedTuple):
     start_us: int
     end_us: int
     rows: int
+    part: int = 0
+    parts_of: int = 1
 
 
 def files(
@@ -135,8 +139,16 @@ def windows(
     for low, high in zip([start_us, *cuts], [*cuts, end_us], strict=True):
         own = [one for one in inside if one.first_us < high and one.last_us >= low]
         if own:
-            made.append(_task(kind, own, low, high))
+            made += _parts(_task(kind, own, low, high))
     return made
+
+
+def _parts(task: Task) -> list[Task]:
+    """Split a task with too many rows by groups or instances: a stretch is not divided by time."""
+    count = round(task.rows / TASK_ROWS_MAX)
+    if count < 2:
+        return [task]
+    return [task._replace(rows=task.rows // count, part=part, parts_of=count) for part in range(count)]
 
 
 def tasks_for(rows: int, cores: int) -> int:

@@ -6,6 +6,7 @@ that cannot be true, are dropped from each batch before the next one is read. Ne
 here.
 """
 
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -18,12 +19,15 @@ import pyarrow.parquet as pq
 from slo_pipeline.jobs.late import TIME_OF
 from slo_pipeline.jobs.single_pass.arrays import Bools, Ints
 from slo_pipeline.jobs.single_pass.plan import Task
+from slo_pipeline.schemas.names import OPERATIONS_TABLE, SAMPLES_TABLE
 from slo_pipeline.schemas.segments import SEGMENTS
 from slo_pipeline.sources.layout import reading
 from slo_pipeline.transforms.clocks import EARLIEST_US, TIMES, latest_us
 
 BATCH_ROWS: Final = 262_144
 """Rows that are decoded at once."""
+PARTED_BY: Final = {SAMPLES_TABLE: "instance", OPERATIONS_TABLE: "group"}
+"""By kind of segment: rows with one text in this column are in one part of a window."""
 _CODED: Final = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -60,7 +64,7 @@ def read(task: Task, columns: Sequence[str], now_us: int) -> pa.Table:
         SegmentUnusableError: a segment cannot be read.
     """
     schema = SEGMENTS[task.kind]
-    wanted = list(dict.fromkeys([*columns, *TIMES[task.kind]]))
+    wanted = list(dict.fromkeys([*columns, PARTED_BY[task.kind], *TIMES[task.kind]]))
     kept = [batch.filter(_mask(batch, task, now_us)).select(list(columns)) for batch in batches(task, wanted)]
     if not kept:
         return pa.table({name: pa.array([], _type(schema.field(name).type)) for name in columns})
@@ -112,7 +116,12 @@ def _mask(batch: pa.Table, task: Task, now_us: int) -> pa.ChunkedArray:
         call("greater_equal", at, pa.scalar(task.start_us)),
         call("less", at, pa.scalar(task.end_us)),
     )
-    return call("and", call("coalesce", inside, pa.scalar(False)), credible(batch, task.kind, now_us))
+    kept = call("and", call("coalesce", inside, pa.scalar(False)), credible(batch, task.kind, now_us))
+    if task.parts_of == 1:
+        return kept
+    named = texts(batch, PARTED_BY[task.kind])
+    own = np.array([zlib.crc32(text.encode()) % task.parts_of == task.part for text in named.text], np.bool_)
+    return call("and", kept, pa.array(own[named.code]))
 
 
 def credible(batch: pa.Table, kind: str, now_us: int) -> Any:  # noqa: ANN401 - pyarrow is untyped

@@ -1,8 +1,8 @@
 """Partial sums of a window of samples, in a task.
 
 Problem: a formula compares gauges of one scrape, and a slice is judged by its worst scrape. Shape: a window
-holds whole scrapes, so each is judged here; slices keep what can be put together from several windows: a
-worst value, or the set of leaders of a term. Never: a slice is called good or bad here; the driver does it.
+holds whole scrapes, so each is judged here; slices keep what windows can add up: a worst value, or the set of
+leaders of a term. Never: a slice is called good or bad here; the driver does it.
 
 The rules are those of `transforms.sli`, `lag` and `quality`.
 """

@@ -1,7 +1,7 @@
 """Changes of master and the marks that belong to each, of events in Python.
 
-Problem, shape and rules: `transforms.master_changes.elections` and the first half of `transforms.failovers`, which say the
-same of frames and stay as the second opinion in tests.
+Problem, shape and rules: `transforms.master_changes`, `elections` and the first half of `failovers`. They
+say the same of frames and stay as the second opinion in tests.
 """
 
 from collections.abc import Iterable, Sequence

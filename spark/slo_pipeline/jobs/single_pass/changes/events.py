@@ -2,7 +2,7 @@
 
 Problem: events are few, and frames of them cost a plan each. Shape: the driver reads all of them into
 dictionaries of a segment's columns, times in microseconds, in order of time. Never: an event whose time
-cannot be true is kept; it is only counted.
+cannot be true stays in the list; it is only counted.
 
 The rules are those of `transforms.lag`, `rollouts` and `timing`.
 """

@@ -1,7 +1,7 @@
 """Write gaps, phases and the seconds that changes of master answer for, in Python.
 
-Problem, shape and rules: `transforms.master_changes.failovers`, `phases` and `budget`, which say the same of frames and stay
-as the second opinion in tests.
+Problem, shape and rules: `transforms.master_changes` (`failovers`, `phases`) and `transforms.budget`. They
+say the same of frames and stay as the second opinion in tests.
 """
 
 from collections import Counter

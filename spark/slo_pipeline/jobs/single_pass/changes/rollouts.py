@@ -1,4 +1,7 @@
-"""Planned changes, of events in Python: `transforms.master_changes.rollouts` says the same of frames, with the reasons."""
+"""Planned changes, of events in Python.
+
+The rules and their reasons: `transforms.master_changes.rollouts`, which says the same of frames.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
