@@ -1,8 +1,10 @@
 """The single pass and the frames compute the same: pages and tables, byte by byte."""
 
 import io
+import os
 import random
 import re
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +23,8 @@ from slo_pipeline.jobs.period import Period
 from slo_pipeline.jobs.profile import Profile
 from slo_pipeline.jobs.report import write_tables
 from slo_pipeline.jobs.single_pass import driver
-from slo_pipeline.jobs.spark.workers import Here, SparkWorkers, Workers
+from slo_pipeline.jobs.single_pass.plan import Task
+from slo_pipeline.jobs.spark.workers import Here, SparkWorkers, TasksFailedError, Workers
 from slo_pipeline.jobs.survey import surveyed
 from slo_pipeline.objectives.file import load
 from slo_pipeline.reports.page.document import render
@@ -153,6 +156,16 @@ def test_sparks_workers_show_how_many_rows_they_have_read(spark: SparkSession, t
     step = next(one for one in profile.steps if one.name == "operations")
     assert (step.rows, step.tasks) == (300, 2)
     assert step.tasks_s > 0.0
+
+
+def _killed(_: Task) -> None:
+    """Die as a task does that the kernel kills for its memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_worker_fails_the_command_with_sparks_words(spark: SparkSession) -> None:
+    with pytest.raises(TasksFailedError, match="Python worker exited unexpectedly"):
+        SparkWorkers("local[2]").run("samples", [Task("samples", (), 0, 1, 1)], _killed)
 
 
 def _pairs(row: Row) -> Row:

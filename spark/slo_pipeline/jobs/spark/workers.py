@@ -12,6 +12,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
 from slo_pipeline.jobs.profile import Profile, Step
 from slo_pipeline.jobs.single_pass.plan import Task
 from slo_pipeline.sources.layout import SegmentUnusableError
@@ -20,6 +23,10 @@ One = TypeVar("One")
 _PROGRESS_S: Final = 0.2
 HERE_ROWS_MAX: Final = 4_000_000
 """Reading so many rows with one core takes less time than to start Spark and read them with two."""
+
+
+class TasksFailedError(Exception):
+    """Spark could not run the tasks; the text is the first line of its own words."""
 
 
 class Workers(Protocol):
@@ -89,6 +96,11 @@ class SparkWorkers:
             try:
                 made = context.parallelize(list(tasks), len(tasks)).map(partial(_carried_out, of_task, read))
                 done: list[_Done] = made.collect()
+            except (Py4JJavaError, PySparkException) as error:
+                if "PYTHON_EXCEPTION" in _said(error):
+                    # A fault of ours in a task, which deserves its traceback.
+                    raise
+                raise TasksFailedError(_said(error).partition("\n")[0]) from error
             finally:
                 shown.end()
             step.tasks_s = sum(one.cpu_s for one in done)
@@ -126,6 +138,11 @@ class _Progress:
         if self._profile.terminal is not None:
             self._thread.join()
             self._profile.hide()
+
+
+def _said(error: Py4JJavaError | PySparkException) -> str:
+    """Return Spark's own words."""
+    return str(error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else error)
 
 
 def _carried_out(of_task: Callable[[Task], Any], read: Any, task: Task) -> _Done:  # noqa: ANN401 - Spark's
