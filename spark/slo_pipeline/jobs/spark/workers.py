@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # Spark ships no types of it
 from pyspark.errors import PySparkException
 
 from slo_pipeline.jobs.profile import Profile, Step
