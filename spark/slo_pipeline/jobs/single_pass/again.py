@@ -91,11 +91,8 @@ def of_task(task: Task, look: Look) -> Found:
     table = table.filter(pa.array(inside & rows.texts(table, "op").is_in("send")))
     group = rows.texts(table, "group")
     found = Found()
-    for code, name in enumerate(group.text):
-        own = group.code == code
-        if not own.any():
-            continue
-        sends = table.filter(pa.array(own))
+    for name, own in group.places():
+        sends = table.take(pa.array(own))
         for closeup in look.closeups:
             if closeup.group == name:
                 _points(sends, closeup, found)

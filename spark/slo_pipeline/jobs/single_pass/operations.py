@@ -132,7 +132,7 @@ class _Columns(NamedTuple):
     missing: Bools
     clock: rows.Texts
 
-    def among(self, chosen: Bools) -> "_Columns":
+    def among(self, chosen: Bools | Ints) -> "_Columns":
         """Return chosen rows."""
         return _Columns(
             self.seq[chosen],
@@ -164,11 +164,10 @@ def of_task(task: Task, look: Look) -> dict[str, Sums]:
     )
     is_send, is_read = op.is_in("send"), op.is_in("read")
     found: dict[str, Sums] = {}
-    for code, name in enumerate(group.text):
-        own = group.code == code
+    for name, own in group.places():
         made = Sums()
-        _sends(every.among(own & is_send), name, look, made)
-        _reads(every.among(own & is_read), made)
+        _sends(every.among(own[is_send[own]]), name, look, made)
+        _reads(every.among(own[is_read[own]]), made)
         found[name] = made
     return found
 

@@ -45,6 +45,13 @@ class Texts(NamedTuple):
         """Return the texts that rows have."""
         return [self.text[place] for place in np.unique(self.code)]
 
+    def places(self) -> Iterator[tuple[str, Ints]]:
+        """Yield each text that rows have, and their places in order."""
+        order = np.argsort(self.code, kind="stable")
+        for own in np.split(order, np.flatnonzero(np.diff(self.code[order])) + 1):
+            if len(own):
+                yield self.text[self.code[own[0]]], own
+
     def among(self, chosen: Bools | Ints) -> "Texts":
         """Return chosen rows."""
         return Texts(self.code[chosen], self.text)

@@ -153,10 +153,7 @@ def _scrapes(table: pa.Table) -> dict[str, list[Scrapes]]:
     by_rank = sorted(uid.text)
     failed = metric.is_in(UP) & (value == 0.0)
     found: dict[str, list[Scrapes]] = {}
-    for code, name in enumerate(instance.text):
-        own = instance.code == code
-        if not own.any():
-            continue
+    for name, own in instance.places():
         times, place = np.unique(at[own], return_inverse=True)
         highest = np.zeros(len(times), np.int64)
         np.maximum.at(highest, place, rank[uid.code[own]])

@@ -84,8 +84,8 @@ def _spans(batch: pa.Table, kind: str, fits: Bools) -> dict[tuple[str, int], tup
     group = rows.texts(batch, "group")
     chosen = fits & rows.texts(batch, "op").is_in("send") if kind == OPERATIONS_TABLE else fits
     spans: dict[tuple[str, int], tuple[int, int]] = {}
-    for code, name in enumerate(group.text):
-        spans |= _by_day(at[chosen & (group.code == code)], name)
+    for name, own in group.places():
+        spans |= _by_day(at[own[chosen[own]]], name)
     return spans
 
 
