@@ -33,7 +33,7 @@ from slo_pipeline.objectives.model import Objectives
 from slo_pipeline.schemas import tables as gold_tables
 from slo_pipeline.schemas.names import KINDS
 from slo_pipeline.schemas.segments import SEGMENTS
-from slo_pipeline.shell.options import add_input, add_master, add_objectives, add_profile, day
+from slo_pipeline.shell.options import add_input, add_master, add_objectives, add_profile, day_list
 from slo_pipeline.sources import extracts
 from slo_pipeline.sources.layout import check
 from slo_pipeline.transforms.sli import METRICS
@@ -67,7 +67,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_objectives(parser)
     parser.add_argument(
-        "--reopen", type=day, action="append", default=[], metavar="DAY", help="compute a closed day again"
+        "--reopen",
+        type=day_list,
+        action="extend",
+        default=[],
+        metavar="DAY[,...]",
+        help="compute closed days again; may be repeated",
     )
     survey.add_now(parser)
     add_master(parser)

@@ -15,7 +15,7 @@ from testkit.demo.story import wait_whole
 from testkit.demo.under_load import UnderLoad, under_load
 from testkit.processes.process import ManagedProcess
 from testkit.products.controllers import command_path
-from testkit.rocketmq.processes import Broker
+from testkit.rocketmq.processes import JavaBroker
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
@@ -23,7 +23,7 @@ HANDOVERS = 3
 DEADLINE_S = 20
 
 
-def handover_of(running: UnderLoad, broker: Broker) -> ManagedProcess:
+def handover_of(running: UnderLoad, broker: JavaBroker) -> ManagedProcess:
     """Describe the command for one broker."""
     settings = {
         "cluster": CLUSTER,
@@ -35,16 +35,16 @@ def handover_of(running: UnderLoad, broker: Broker) -> ManagedProcess:
     }
     words = [part for key, value in settings.items() for part in (f"--{key}", value)]
     log = running.directory / f"handover-of-{broker.place.name}.log"
-    return ManagedProcess("handover", [command_path("ha-sidecar"), "handover", *words], log)
+    return ManagedProcess("handover", [command_path("ha-sidecar"), "handover", "--output=json", *words], log)
 
 
-async def handed_over(running: UnderLoad, broker: Broker) -> dict[str, Any]:
+async def handed_over(running: UnderLoad, broker: JavaBroker) -> dict[str, Any]:
     """Run the command to its end, and return what it printed."""
     command = handover_of(running, broker)
     async with command:
         assert await command.wait(DEADLINE_S + 10.0) == 0, command.tail()
     printed = command.output()
-    found: dict[str, Any] = json.loads(printed[printed.index("{\n") :])
+    found: dict[str, Any] = json.loads(next(line for line in printed.splitlines() if line.startswith("{")))
     return found
 
 

@@ -3,11 +3,12 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
 from controller_core.remoting.bodies import (
-    EpochEntry,
+    EpochEntryBody,
     EpochEntryCache,
     HAClientRuntimeInfo,
     HAConnectionRuntimeInfo,
@@ -15,7 +16,7 @@ from controller_core.remoting.bodies import (
     ReplicaIdentity,
     ReplicasInfo,
 )
-from ha_sidecar.companion import config as companion_config
+from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.metrics import CompanionMetrics, CompanionState
 from ha_sidecar.decisions.broker_facts import (
     BrokerFacts,
@@ -39,7 +40,7 @@ def group(master_id: int | None, *members: int) -> GroupFacts:
 
 
 def test_a_master_s_confirm_offset_is_the_least_ack_that_counts() -> None:
-    cache = EpochEntryCache(1, "g", "c", (EpochEntry(500, 2, 0), EpochEntry(2**63 - 1, 4, 500)), 1000)
+    cache = EpochEntryCache(1, "g", "c", (EpochEntryBody(500, 2, 0), EpochEntryBody(2**63 - 1, 4, 500)), 1000)
     connections = (
         HAConnectionRuntimeInfo("/1.2.3.4:5", 100, True, 900),
         HAConnectionRuntimeInfo("/1.2.3.5:5", 990, False, 10),
@@ -184,7 +185,7 @@ def test_every_metric_and_every_setting_is_in_the_reference() -> None:
     names = {line.split()[2] for line in metrics.splitlines() if line.startswith("# TYPE")}
     assert {name for name in names if name not in text} == set()
     assert len(names) == 19
-    keys = {key.replace("_", "-") for key in companion_config.KEYS}
+    keys = {key.replace("_", "-") for key in get_type_hints(CompanionConfig)}
     assert {key for key in keys if not re.search(rf"^\|.*\b{key}\b.*\|", text, re.MULTILINE)} == set()
 
 
