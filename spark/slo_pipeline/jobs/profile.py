@@ -16,7 +16,7 @@ _CLEAR: Final = "\r\033[K"
 
 
 @dataclass
-class Step:
+class ProfileStep:
     """One step: wall time, CPU time of the driver and of its tasks in seconds, and what the tasks read."""
 
     name: str
@@ -36,13 +36,13 @@ class Profile:
         terminal: where progress is shown; None: nowhere.
     """
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ProfileStep] = field(default_factory=list)
     terminal: TextIO | None = None
 
     @contextmanager
-    def step(self, name: str) -> Iterator[Step]:
+    def step(self, name: str) -> Iterator[ProfileStep]:
         """Measure a step without the steps inside it; its tasks' part is the caller's to add."""
-        step = Step(name)
+        step = ProfileStep(name)
         before = len(self.steps)
         wall_s, cpu_s = time.monotonic(), time.process_time()
         try:
@@ -53,7 +53,7 @@ class Profile:
             step.driver_s = time.process_time() - cpu_s - sum(one.driver_s for one in inside)
             self.steps.append(step)
 
-    def show(self, step: Step, rows: int, of: int) -> None:
+    def show(self, step: ProfileStep, rows: int, of: int) -> None:
         """Show on a terminal how many rows a step has read."""
         if self.terminal is not None:
             self.terminal.write(f"{_CLEAR}{step.name}: {rows:,} of {of:,} rows")
@@ -70,7 +70,7 @@ class Profile:
         head = (
             f"{'step':<14} {'wall s':>7} {'driver CPU s':>13} {'tasks CPU s':>12} {'tasks':>6} {'rows':>12}"
         )
-        whole = Step("all", *[sum(getattr(one, name) for one in self.steps) for name in _SUMMED])
+        whole = ProfileStep("all", *[sum(getattr(one, name) for one in self.steps) for name in _SUMMED])
         lines = [
             f"{one.name:<14} {one.wall_s:>7.2f} {one.driver_s:>13.2f} {one.tasks_s:>12.2f} {one.tasks:>6} "
             f"{one.rows:>12,}"

@@ -56,7 +56,7 @@ class Unread(NamedTuple):
     end_us: int
 
 
-class Look(NamedTuple):
+class SecondLook(NamedTuple):
     """Settings, the same for every task."""
 
     over: Period
@@ -83,7 +83,7 @@ class Found:
     pending: dict[str, int] = field(default_factory=dict)
 
 
-def of_task(task: Task, look: Look) -> Found:
+def of_task(task: Task, look: SecondLook) -> Found:
     """Read a task's operations again."""
     table = rows.read(task, COLUMNS, look.now_us)
     at = rows.numbers(table, "intended_ts")

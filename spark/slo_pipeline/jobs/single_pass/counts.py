@@ -14,7 +14,7 @@ import pyarrow as pa
 from slo_pipeline.jobs.period import Period
 from slo_pipeline.jobs.single_pass import operations, samples
 from slo_pipeline.jobs.single_pass.arrays import Bools, Ints, ints, sums
-from slo_pipeline.jobs.single_pass.changes.elections import Change
+from slo_pipeline.jobs.single_pass.changes.elections import TimedChange
 from slo_pipeline.jobs.single_pass.changes.events import Event, Row, grouped
 from slo_pipeline.jobs.single_pass.operations import MINUTE_US, minutes_of
 from slo_pipeline.jobs.single_pass.rows import numbers, texts
@@ -50,18 +50,18 @@ class Seconds(NamedTuple):
         return ~self.good & ~self.bad
 
 
-class Measured(NamedTuple):
+class MeasuredSums(NamedTuple):
     """What the formulas read."""
 
     seconds: Mapping[str, Seconds]
-    operations: Mapping[str, operations.Sums]
-    samples: samples.Sums
-    changes: Sequence[Change]
+    operations: Mapping[str, operations.OperationSums]
+    samples: samples.SampleSums
+    changes: Sequence[TimedChange]
     verdicts: Mapping[str, Verdicts]
     events: Sequence[Event]
 
 
-def seconds(of: Mapping[str, operations.Sums], over: Period) -> dict[str, Seconds]:
+def seconds(of: Mapping[str, operations.OperationSums], over: Period) -> dict[str, Seconds]:
     """Judge every second of every group from its first send to the last send of any group.
 
     Only the seconds of the period are kept.
@@ -84,7 +84,7 @@ def seconds(of: Mapping[str, operations.Sums], over: Period) -> dict[str, Second
     return found
 
 
-def counts(measured: Measured, objectives: Objectives, over: Period) -> Table:
+def counts(measured: MeasuredSums, objectives: Objectives, over: Period) -> Table:
     """Count good, bad and unknown for every objective."""
     table: Table = {}
     latency = 0
@@ -103,7 +103,7 @@ def _within(of: Counts, over: Period) -> Counts:
     return Counts(*[column[inside] for column in of])
 
 
-def _formula(measured: Measured, slo: Slo, place: int) -> dict[str, Counts]:
+def _formula(measured: MeasuredSums, slo: Slo, place: int) -> dict[str, Counts]:
     width_us = slo.slice_s * US_PER_S
     match slo.indicator:
         case "write_availability":
@@ -157,7 +157,7 @@ def _sliced(states: Mapping[tuple[str, int], bool], width_us: int) -> dict[str, 
     return found
 
 
-def _led(of: samples.Sums, width_us: int) -> dict[tuple[str, int], bool]:
+def _led(of: samples.SampleSums, width_us: int) -> dict[tuple[str, int], bool]:
     """Tell of each slice whether a controller led, and never two in one term."""
     leading = of.leading.get(width_us, samples.Leading())
     silent = {start for start, instances in leading.silent.items() if instances & of.controllers}
@@ -168,7 +168,7 @@ def _led(of: samples.Sums, width_us: int) -> dict[tuple[str, int], bool]:
     }
 
 
-def _failovers(changes: Iterable[Change], slo: Slo) -> dict[str, Counts]:
+def _failovers(changes: Iterable[TimedChange], slo: Slo) -> dict[str, Counts]:
     found = {}
     for group, of in grouped(
         [one for one in changes if one.booking == "failover"], lambda one: one.group

@@ -20,7 +20,7 @@ from slo_pipeline.jobs.profile import Profile
 from slo_pipeline.jobs.single_pass import again, operations, plan, samples, times
 from slo_pipeline.jobs.single_pass import tables as gold
 from slo_pipeline.jobs.single_pass.changes import elections, events, failovers
-from slo_pipeline.jobs.single_pass.changes.elections import Change
+from slo_pipeline.jobs.single_pass.changes.elections import TimedChange
 from slo_pipeline.jobs.single_pass.plan import RowGroup, Task
 from slo_pipeline.jobs.single_pass.verdicts import Verdicts, completed, verdicts
 from slo_pipeline.jobs.spark.workers import Workers, workers
@@ -59,7 +59,7 @@ def segments(paths: dict[str, Collection[Path]]) -> Segments:
     return Segments({kind: plan.row_groups(kind, paths.get(kind, ())) for kind in KINDS})
 
 
-class Surveyed(NamedTuple):
+class SurveyedSegments(NamedTuple):
     """What the first look found.
 
     Attributes:
@@ -73,7 +73,7 @@ class Surveyed(NamedTuple):
     tables: gold.Tables
 
 
-def surveyed(of: Segments, now_us: int, window_days: int, workers: Workers) -> Surveyed:
+def surveyed(of: Segments, now_us: int, window_days: int, workers: Workers) -> SurveyedSegments:
     """Part the rows, and find the period and the groups, as `jobs.survey.surveyed` does of frames."""
     told, apart_events = read_events(of, now_us)
     found = {kind: _times(of, kind, now_us, workers) for kind in (OPERATIONS_TABLE, SAMPLES_TABLE)}
@@ -83,7 +83,7 @@ def surveyed(of: Segments, now_us: int, window_days: int, workers: Workers) -> S
     timed = _spans(found[OPERATIONS_TABLE]) or of_events or _spans(found[SAMPLES_TABLE])
     known = survey.known_groups(survey.Survey(timed, of_events), set_apart)
     over = survey.period(timed, window_days)
-    return Surveyed(over, told, {"apart": set_apart, "known_groups": known})
+    return SurveyedSegments(over, told, {"apart": set_apart, "known_groups": known})
 
 
 def read_events(
@@ -152,11 +152,11 @@ def _operations(
     over: Period,
     now_us: int,
     objectives: Objectives,
-    changes: Iterable[Change],
+    changes: Iterable[TimedChange],
     workers: Workers,
     *,
     plots: bool,
-) -> dict[str, operations.Sums]:
+) -> dict[str, operations.OperationSums]:
     latency = [
         (slo.value or 0.0, slo.slice_s * US_PER_S)
         for slo in objectives.slos
@@ -166,19 +166,19 @@ def _operations(
         group: [(one.lower_ts, one.upper_ts) for one in own]
         for group, own in events.grouped(changes, lambda one: one.group).items()
     }
-    look = operations.Look(over, now_us, latency, DURABLE_US, bounds, plots)
+    look = operations.OperationsLook(over, now_us, latency, DURABLE_US, bounds, plots)
     tasks = _windows(OPERATIONS_TABLE, of, over, workers)
     return operations.merged(workers.run("operations", tasks, partial(operations.of_task, look=look)))
 
 
 def _samples(
     of: Segments, over: Period, now_us: int, objectives: Objectives, workers: Workers, *, plots: bool
-) -> samples.Sums:
+) -> samples.SampleSums:
     widths = {
         name: frozenset(slo.slice_s * US_PER_S for slo in objectives.slos if slo.indicator == name)
         for name in ("replication_lag", "in_sync_ratio", "controller_leader")
     }
-    look = samples.Look(
+    look = samples.SamplesLook(
         over, now_us, widths["replication_lag"], widths["in_sync_ratio"], widths["controller_leader"], plots
     )
     tasks = _windows(SAMPLES_TABLE, of, over, workers)
@@ -200,7 +200,7 @@ def _again(
 ) -> again.Found:
     """Read the sends around changes and the unread messages again."""
     unread = {group: one.unread for group, one in judged.items() if one.unread is not None}
-    look = again.Look(over, now_us, DURABLE_US, closeups, unread)
+    look = again.SecondLook(over, now_us, DURABLE_US, closeups, unread)
     wanted = [
         *((one.low_us, one.high_us + 1) for one in closeups),
         *((one.start_us, one.end_us) for one in unread.values()),

@@ -43,7 +43,7 @@ OK, UNANSWERED, REFUSED, OPEN = range(4)
 Row = dict[str, Any]
 
 
-class Look(NamedTuple):
+class OperationsLook(NamedTuple):
     """Settings, the same for every task.
 
     Attributes:
@@ -83,7 +83,7 @@ NO_SENDS: Final = Sent(ints(), ints(), ints())
 
 
 @dataclass
-class Sums:
+class OperationSums:
     """What a window says of one group; sums of windows are the sums of both.
 
     Attributes:
@@ -130,7 +130,7 @@ class _Columns(NamedTuple):
     ok: Bools
     refused: Bools
     missing: Bools
-    clock: rows.Texts
+    clock: rows.CodedTexts
 
     def among(self, chosen: Bools | Ints) -> "_Columns":
         """Return chosen rows."""
@@ -147,7 +147,7 @@ class _Columns(NamedTuple):
         )
 
 
-def of_task(task: Task, look: Look) -> dict[str, Sums]:
+def of_task(task: Task, look: OperationsLook) -> dict[str, OperationSums]:
     """Read and add up a task's operations: the sums of each group."""
     table = rows.read(task, COLUMNS, look.now_us)
     group, op, result = (rows.texts(table, name) for name in ("group", "op", "result"))
@@ -163,16 +163,16 @@ def of_task(task: Task, look: Look) -> dict[str, Sums]:
         rows.texts(table, "clock_id"),
     )
     is_send, is_read = op.is_in("send"), op.is_in("read")
-    found: dict[str, Sums] = {}
+    found: dict[str, OperationSums] = {}
     for name, own in group.places():
-        made = Sums()
+        made = OperationSums()
         _sends(every.among(own[is_send[own]]), name, look, made)
         _reads(every.among(own[is_read[own]]), made)
         found[name] = made
     return found
 
 
-def _sends(sends: _Columns, group: str, look: Look, made: Sums) -> None:
+def _sends(sends: _Columns, group: str, look: OperationsLook, made: OperationSums) -> None:
     if not len(sends.at):
         return
     second = sends.at // US_PER_S
@@ -259,7 +259,7 @@ def _sent(seq: Ints, minute: Ints) -> Sent:
     return Sent(seq[first], seq[last] + 1, minute[first])
 
 
-def _reads(reads: _Columns, made: Sums) -> None:
+def _reads(reads: _Columns, made: OperationSums) -> None:
     if not len(reads.at):
         return
     made.is_read = True
@@ -270,22 +270,22 @@ def _reads(reads: _Columns, made: Sums) -> None:
         made.last_read[reads.clock.text[code]] = int(told[reads.clock.code == code].max())
 
 
-def merged(parts: Iterable[Mapping[str, Sums]]) -> dict[str, Sums]:
+def merged(parts: Iterable[Mapping[str, OperationSums]]) -> dict[str, OperationSums]:
     """Add up the sums of several windows, by group."""
-    by_group: dict[str, list[Sums]] = {}
+    by_group: dict[str, list[OperationSums]] = {}
     for part in parts:
         for name, one in part.items():
             by_group.setdefault(name, []).append(one)
     return {name: _added(of) for name, of in sorted(by_group.items())}
 
 
-def _added(of: Sequence[Sums]) -> Sums:
+def _added(of: Sequence[OperationSums]) -> OperationSums:
     second, count = sums(joined(one.failed_second for one in of), joined(one.failed_sends for one in of))
     last_read: dict[str, int] = {}
     for one in of:
         for clock, us in one.last_read.items():
             last_read[clock] = max(last_read.get(clock, us), us)
-    return Sums(
+    return OperationSums(
         seen=union(one.seen for one in of),
         failed_second=second,
         failed_sends=count,

@@ -31,7 +31,7 @@ PARTED_BY: Final = {SAMPLES_TABLE: "instance", OPERATIONS_TABLE: "group"}
 _CODED: Final = pa.dictionary(pa.int32(), pa.string())
 
 
-class Texts(NamedTuple):
+class CodedTexts(NamedTuple):
     """A column of texts: codes, and the different texts in order of first appearance."""
 
     code: Ints
@@ -52,9 +52,9 @@ class Texts(NamedTuple):
             if len(own):
                 yield self.text[self.code[own[0]]], own
 
-    def among(self, chosen: Bools | Ints) -> "Texts":
+    def among(self, chosen: Bools | Ints) -> "CodedTexts":
         """Return chosen rows."""
-        return Texts(self.code[chosen], self.text)
+        return CodedTexts(self.code[chosen], self.text)
 
 
 def call(function: str, *arguments: object, options: object = None) -> Any:  # noqa: ANN401 - pyarrow is untyped
@@ -65,7 +65,7 @@ def call(function: str, *arguments: object, options: object = None) -> Any:  # n
 def read(task: Task, columns: Sequence[str], now_us: int) -> pa.Table:
     """Return the credible rows of a task's window; `columns` in the types of the segment's schema.
 
-    Texts are dictionary-encoded, and a row's times are whole microseconds.
+    CodedTexts are dictionary-encoded, and a row's times are whole microseconds.
 
     Raises:
         SegmentUnusableError: a segment cannot be read.
@@ -146,13 +146,13 @@ def credible(batch: pa.Table, kind: str, now_us: int) -> Any:  # noqa: ANN401 - 
     return fits
 
 
-def texts(table: pa.Table, name: str) -> Texts:
+def texts(table: pa.Table, name: str) -> CodedTexts:
     """Return a column of texts of a table of `read`."""
     column = table[name].combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks else pa.array([], _CODED)
     code = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return Texts(code, column.dictionary.to_pylist())
+    return CodedTexts(code, column.dictionary.to_pylist())
 
 
 def numbers(table: pa.Table, name: str) -> Ints:

@@ -40,7 +40,7 @@ Row = dict[str, Any]
 Place = tuple[str, int]
 
 
-class Look(NamedTuple):
+class SamplesLook(NamedTuple):
     """Settings, the same for every task.
 
     Attributes:
@@ -95,7 +95,7 @@ class Scrapes:
 
 
 @dataclass
-class Sums:
+class SampleSums:
     """What a window says.
 
     Attributes:
@@ -114,10 +114,10 @@ class Sums:
     leading: dict[int, Leading] = field(default_factory=dict)
 
 
-def of_task(task: Task, look: Look) -> Sums:
+def of_task(task: Task, look: SamplesLook) -> SampleSums:
     """Read and add up a task's samples."""
     table = rows.read(task, COLUMNS, look.now_us)
-    made = Sums()
+    made = SampleSums()
     over = look.over
     at = rows.numbers(table, "ts")
     inside = (at >= over.start_us) & (at < over.end_us)
@@ -148,7 +148,7 @@ def _where(table: pa.Table, metric: str) -> pa.Table:
 def _scrapes(table: pa.Table) -> dict[str, list[Scrapes]]:
     instance, metric, uid = (rows.texts(table, name) for name in ("instance", "metric", "instance_uid"))
     at, value = rows.numbers(table, "ts"), table["value"].to_numpy()
-    # Texts in order have ranks that compare as they do.
+    # CodedTexts in order have ranks that compare as they do.
     rank = np.argsort(np.argsort(np.array(uid.text, dtype=object))) if uid.text else ints()
     by_rank = sorted(uid.text)
     failed = metric.is_in(UP) & (value == 0.0)
@@ -244,9 +244,9 @@ def _leading(gauges: pa.Table, width_us: int) -> Leading:
     return made
 
 
-def merged(parts: Iterable[Sums]) -> Sums:
+def merged(parts: Iterable[SampleSums]) -> SampleSums:
     """Put together the sums of windows."""
-    whole = Sums()
+    whole = SampleSums()
     for part in parts:
         for name, scrapes in part.scrapes.items():
             whole.scrapes.setdefault(name, []).extend(scrapes)

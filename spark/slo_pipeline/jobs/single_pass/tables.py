@@ -13,7 +13,7 @@ from slo_pipeline.jobs.period import Period
 from slo_pipeline.jobs.single_pass import again, burn, counts, operations, samples
 from slo_pipeline.jobs.single_pass.arrays import ints, quantile, sums
 from slo_pipeline.jobs.single_pass.changes import failovers
-from slo_pipeline.jobs.single_pass.changes.elections import Change
+from slo_pipeline.jobs.single_pass.changes.elections import TimedChange
 from slo_pipeline.jobs.single_pass.changes.events import Event, Row, grouped, in_sync_steps, of_kinds
 from slo_pipeline.jobs.single_pass.counts import Seconds
 from slo_pipeline.jobs.single_pass.verdicts import Verdicts
@@ -37,9 +37,9 @@ class Whole(NamedTuple):
     """
 
     events: Sequence[Event]
-    changes: Sequence[Change]
-    operations: Mapping[str, operations.Sums]
-    samples: samples.Sums
+    changes: Sequence[TimedChange]
+    operations: Mapping[str, operations.OperationSums]
+    samples: samples.SampleSums
     verdicts: Mapping[str, Verdicts]
     again: again.Found
 
@@ -53,7 +53,7 @@ def tables(whole: Whole, over: Period, objectives: Objectives) -> Tables:
         bad_seconds(whole.operations, over), failovers.causes(whole.changes, whole.events)
     )
     recent = [event for event in whole.events if over.start_us <= event["ts"] < over.end_us]
-    measured = counts.Measured(seconds, whole.operations, whole.samples, timed, whole.verdicts, recent)
+    measured = counts.MeasuredSums(seconds, whole.operations, whole.samples, timed, whole.verdicts, recent)
     counted = counts.counts(measured, objectives, over)
     status, pages = burn.status_and_pages(counted, objectives)
     lost = whole.again.lost
@@ -83,13 +83,13 @@ def tables(whole: Whole, over: Period, objectives: Objectives) -> Tables:
     }
 
 
-def timed_changes(changes: Iterable[Change], over: Period) -> list[Change]:
+def timed_changes(changes: Iterable[TimedChange], over: Period) -> list[TimedChange]:
     """Return the changes of master in the period, without re-elections."""
     found = failovers.without_reelections(changes)
     return [one for one in found if over.start_us <= one.elected_ts < over.end_us]
 
 
-def closeups(timed: Iterable[Change]) -> list[again.Closeup]:
+def closeups(timed: Iterable[TimedChange]) -> list[again.Closeup]:
     """Return the stretches of time around changes of master that a page shows the sends of."""
     return [
         again.Closeup(
@@ -99,7 +99,7 @@ def closeups(timed: Iterable[Change]) -> list[again.Closeup]:
     ]
 
 
-def bad_seconds(of: Mapping[str, operations.Sums], over: Period) -> dict[str, list[tuple[int, int]]]:
+def bad_seconds(of: Mapping[str, operations.OperationSums], over: Period) -> dict[str, list[tuple[int, int]]]:
     """Return the seconds of the period in which sends failed, microseconds, and how many failed."""
     found = {}
     for group, one in of.items():
@@ -132,12 +132,12 @@ def _strip(group: str, of: Seconds, stretch_us: int) -> list[Row]:
     ]
 
 
-def _sent(of: operations.Sums) -> bool:
+def _sent(of: operations.OperationSums) -> bool:
     """Tell whether a group sent anything in the period."""
     return bool(len(of.took.value) or of.timeless or of.failed)
 
 
-def _latency(group: str, of: operations.Sums) -> Row:
+def _latency(group: str, of: operations.OperationSums) -> Row:
     shares = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "p999_ms": 0.999}
     return {
         "group": group,
@@ -148,7 +148,7 @@ def _latency(group: str, of: operations.Sums) -> Row:
     }
 
 
-def _histogram(group: str, of: operations.Sums) -> list[Row]:
+def _histogram(group: str, of: operations.OperationSums) -> list[Row]:
     bounds = ints(int(bound * US_PER_MS) for bound in BOUNDS_MS)
     place = np.searchsorted(bounds, of.took.value, side="left")
     sends = np.bincount(place, of.took.count, len(bounds) + 1).astype(np.int64)
@@ -160,7 +160,7 @@ def _histogram(group: str, of: operations.Sums) -> list[Row]:
     ]
 
 
-def _marks(events: Sequence[Event], timed: Iterable[Change]) -> list[Row]:
+def _marks(events: Sequence[Event], timed: Iterable[TimedChange]) -> list[Row]:
     """Pick what else was reported of each change."""
     told = grouped(of_kinds(events, *CLOSEUP_KINDS), lambda one: (one["group"], one["epoch"]))
     kubernetes = grouped(of_kinds(events, KUBERNETES_EVENT), lambda one: one["group"])

@@ -12,7 +12,15 @@ import numpy as np
 
 from slo_pipeline.jobs.single_pass import again
 from slo_pipeline.jobs.single_pass.arrays import Ints, Runs, ints, joined, sums
-from slo_pipeline.jobs.single_pass.operations import MINUTE_US, OK, OPEN, REFUSED, UNANSWERED, Sent, Sums
+from slo_pipeline.jobs.single_pass.operations import (
+    MINUTE_US,
+    OK,
+    OPEN,
+    REFUSED,
+    UNANSWERED,
+    OperationSums,
+    Sent,
+)
 
 Row = dict[str, Any]
 Counts = tuple[Ints, Ints, Ints, Ints]
@@ -32,7 +40,7 @@ class Verdicts(NamedTuple):
     unread: again.Unread | None
 
 
-def verdicts(sums_by_group: Mapping[str, Sums]) -> dict[str, Verdicts]:
+def verdicts(sums_by_group: Mapping[str, OperationSums]) -> dict[str, Verdicts]:
     """Judge all messages of groups that are read back, but for those that were not read."""
     return {
         group: _of_group(group, of)
@@ -41,7 +49,7 @@ def verdicts(sums_by_group: Mapping[str, Sums]) -> dict[str, Verdicts]:
     }
 
 
-def _of_group(group: str, of: Sums) -> Verdicts:
+def _of_group(group: str, of: OperationSums) -> Verdicts:
     read = of.was_read.without(of.was_missed)
 
     def found(kind: int, among: Runs) -> Ints:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # Spark ships no types of it
 from pyspark.errors import PySparkException
 
-from slo_pipeline.jobs.profile import Profile, Step
+from slo_pipeline.jobs.profile import Profile, ProfileStep
 from slo_pipeline.jobs.single_pass.plan import Task
 from slo_pipeline.sources.layout import SegmentUnusableError
 
@@ -121,7 +121,7 @@ class SparkWorkers:
 class _Progress:
     """Shows on a terminal how many rows a step's tasks have read, until it ends."""
 
-    def __init__(self, profile: Profile, step: Step, read: Any) -> None:  # noqa: ANN401 - Spark's accumulator
+    def __init__(self, profile: Profile, step: ProfileStep, read: Any) -> None:  # noqa: ANN401 - Spark's accumulator
         self._profile, self._step, self._read = profile, step, read
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._show, daemon=True)

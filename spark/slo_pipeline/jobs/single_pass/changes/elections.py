@@ -36,7 +36,7 @@ NO_MARK: Final = (None, None)
 
 
 @dataclass
-class Change:
+class TimedChange:
     """One election with a master before it: the columns of `failovers.with_gaps`, times in microseconds."""
 
     failover_id: str
@@ -86,7 +86,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Fault:
+class InjectedFault:
     """An injected fault, and when it was healed."""
 
     group: str
@@ -97,7 +97,7 @@ class Fault:
     healed_ts: int | None
 
 
-def elections(events: Sequence[Event]) -> list[Change]:
+def elections(events: Sequence[Event]) -> list[TimedChange]:
     """Find the changes of master, and re-elections of the same one."""
     elected = [one for one in of_kinds(events, "MasterElected") if one["epoch"] is not None]
     orders = grouped(handovers_ordered(events), lambda one: one["group"])
@@ -123,7 +123,7 @@ def _broker_id(text: str | None) -> int | None:
 
 def _change(
     before: Event | None, event: Event, after: Event | None, orders: dict[str, list[Event]]
-) -> Change | None:
+) -> TimedChange | None:
     attrs = event["attrs"]
     old = _broker_id(attrs.get("old_master_id"))
     if old is None and before is not None:
@@ -134,7 +134,7 @@ def _change(
     if old_address is None and before is not None:
         old_address = before["attrs"].get("new_master_address")
     cause = attrs.get("cause")
-    change = Change(
+    change = TimedChange(
         failover_id="/".join([event["cluster"], event["group"], str(event["epoch"])]),
         cluster=event["cluster"],
         group=event["group"],
@@ -163,14 +163,14 @@ def _change(
     return change
 
 
-def _was_ordered(change: Change, orders: Iterable[Event]) -> bool:
+def _was_ordered(change: TimedChange, orders: Iterable[Event]) -> bool:
     """Tell whether the operator had told the old master to end."""
     since = greatest(change.elected_ts - HANDOVER_US_MAX, change.previous_elected_ts)
     until = change.elected_ts + CLOCK_SLACK_US
     return any(since < one["ts"] <= until and one["cluster"] in ("", change.cluster) for one in orders)
 
 
-def marked(changes: Sequence[Change], events: Sequence[Event]) -> list[Change]:
+def marked(changes: Sequence[TimedChange], events: Sequence[Event]) -> list[TimedChange]:
     """Add what all programs but the canary's sends say about each change, and where to look for its gap."""
     by_key = grouped(events, lambda one: (one["cluster"], one["group"], one["epoch"]))
     routes = grouped(of_kinds(events, "RouteSeen"), lambda one: one["group"])
@@ -198,7 +198,7 @@ def marked(changes: Sequence[Change], events: Sequence[Event]) -> list[Change]:
     return list(changes)
 
 
-def _order(fault: Fault) -> tuple[Any, ...]:
+def _order(fault: InjectedFault) -> tuple[Any, ...]:
     healed = fault.healed_ts
     return (fault.ts, fault.clock_id, fault.fault, healed is not None, healed or 0)
 
@@ -207,7 +207,7 @@ def _earliest(marks: Iterable[Mark]) -> tuple[int | None, str | None]:
     return min(marks, default=NO_MARK)
 
 
-def _mark(change: Change, suspected: Any, committed: Any) -> None:  # noqa: ANN401 - marks or nothing
+def _mark(change: TimedChange, suspected: Any, committed: Any) -> None:  # noqa: ANN401 - marks or nothing
     if committed[0] is not None:
         change.elected_ts, change.elected_clock = committed
     if change.booking == "switchover":
@@ -218,7 +218,7 @@ def _mark(change: Change, suspected: Any, committed: Any) -> None:  # noqa: ANN4
         change.suspected_clock = change.elected_clock
 
 
-def _bound(change: Change) -> None:
+def _bound(change: TimedChange) -> None:
     earliest = least(change.fault_ts, change.suspected_ts, change.proposed_ts, change.elected_ts)
     latest = greatest(change.elected_ts, change.role_taken_ts, change.route_seen_ts)
     settled = min(latest, change.elected_ts + SETTLE_MAX_US)
@@ -226,7 +226,7 @@ def _bound(change: Change) -> None:
     change.upper_ts = least(settled + MARGIN_US, change.next_elected_ts)
 
 
-def _suspicions(change: Change, events: Iterable[Event]) -> list[Mark]:
+def _suspicions(change: TimedChange, events: Iterable[Event]) -> list[Mark]:
     told = of_kinds(events, "BrokerSuspected")
     return [(one["ts"], one["clock_id"]) for one in told if one["broker_id"] == change.old_master_id]
 
@@ -237,7 +237,7 @@ def _commits(events: Iterable[Event]) -> list[Mark]:
     return [(us, clock) for us, clock in timed if us is not None]
 
 
-def _roles_taken(change: Change, events: Iterable[Event]) -> list[Mark]:
+def _roles_taken(change: TimedChange, events: Iterable[Event]) -> list[Mark]:
     told = of_kinds(events, "RoleTaken", "HandshakeDone")
     return [
         (one["ts"], one["clock_id"])
@@ -248,7 +248,7 @@ def _roles_taken(change: Change, events: Iterable[Event]) -> list[Mark]:
     ]
 
 
-def _redundancies(change: Change, events: Iterable[Event]) -> list[Mark]:
+def _redundancies(change: TimedChange, events: Iterable[Event]) -> list[Mark]:
     before = len(members(change.sync_state_set_before))
     return [
         (one["ts"], one["clock_id"])
@@ -257,7 +257,7 @@ def _redundancies(change: Change, events: Iterable[Event]) -> list[Mark]:
     ]
 
 
-def _routes_seen(change: Change, events: Iterable[Event]) -> list[Mark]:
+def _routes_seen(change: TimedChange, events: Iterable[Event]) -> list[Mark]:
     found = []
     for one in events:
         attrs = one["attrs"]
@@ -271,7 +271,7 @@ def _routes_seen(change: Change, events: Iterable[Event]) -> list[Mark]:
     return found
 
 
-def _faults(change: Change, struck: Iterable[Fault]) -> list[Fault]:
+def _faults(change: TimedChange, struck: Iterable[InjectedFault]) -> list[InjectedFault]:
     """Return the injected faults that a change of master answers."""
     if change.booking == "switchover":
         return []
@@ -291,7 +291,7 @@ def _faults(change: Change, struck: Iterable[Fault]) -> list[Fault]:
     ]
 
 
-def with_healing(events: Iterable[Event]) -> list[Fault]:
+def with_healing(events: Iterable[Event]) -> list[InjectedFault]:
     """Pair each FaultInjected with the first FaultHealed of the same fault after it."""
     struck = of_kinds(events, "FaultInjected", "FaultHealed")
     found = []
@@ -305,7 +305,7 @@ def with_healing(events: Iterable[Event]) -> list[Fault]:
                 continue
             healed = after["ts"] if after is not None and after["kind"] == "FaultHealed" else None
             found.append(
-                Fault(
+                InjectedFault(
                     event["group"], event["broker_id"], event["ts"], event["clock_id"], _name(event), healed
                 )
             )

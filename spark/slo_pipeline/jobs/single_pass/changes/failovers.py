@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from slo_pipeline.jobs.single_pass.changes.elections import Change, with_healing
+from slo_pipeline.jobs.single_pass.changes.elections import TimedChange, with_healing
 from slo_pipeline.jobs.single_pass.changes.events import Event, Row, greatest, grouped, least
 from slo_pipeline.jobs.single_pass.changes.rollouts import rollouts
 from slo_pipeline.schemas.tables import FAILOVERS, PHASES
@@ -23,8 +23,8 @@ Ack = tuple[int, int, str]
 
 
 def with_gaps(
-    changes: Sequence[Change], acks: Mapping[tuple[str, int], Sequence[Ack]], watched: Mapping[str, int]
-) -> list[Change]:
+    changes: Sequence[TimedChange], acks: Mapping[tuple[str, int], Sequence[Ack]], watched: Mapping[str, int]
+) -> list[TimedChange]:
     """Add the write gap of each change, and the interval it answers for.
 
     Args:
@@ -50,7 +50,7 @@ def with_gaps(
     return list(changes)
 
 
-def _gap(change: Change, acks: Sequence[Ack], watched: int | None) -> Any:  # noqa: ANN401 - a gap or nothing
+def _gap(change: TimedChange, acks: Sequence[Ack], watched: int | None) -> Any:  # noqa: ANN401 - a gap or nothing
     """Return the longest gap that touches a change's bounds: length, -start, start, next, clock."""
     found = []
     for place, (start, _, clock) in enumerate(acks):
@@ -61,7 +61,7 @@ def _gap(change: Change, acks: Sequence[Ack], watched: int | None) -> Any:  # no
     return max(found, key=lambda gap: gap[:2], default=None)
 
 
-def _answer(change: Change) -> None:
+def _answer(change: TimedChange) -> None:
     gap, ack = change.gap_start_ts, change.first_ack_ts
     redundant = least(change.redundancy_ts, change.elected_ts + SETTLE_MAX_US)
     unserved = change.upper_ts if gap is not None and ack is None else None
@@ -72,12 +72,12 @@ def _answer(change: Change) -> None:
     change.interval_end = greatest(change.elected_ts, change.role_taken_ts, ack, redundant, unserved)
 
 
-def phases(timed: Iterable[Change]) -> list[Row]:
+def phases(timed: Iterable[TimedChange]) -> list[Row]:
     """Compute seven rows a change of master: the FAILOVER_PHASES table."""
     return [row for change in timed for row in _phases(change)]
 
 
-def _phases(change: Change) -> list[Row]:
+def _phases(change: TimedChange) -> list[Row]:
     furthest = _base(change)
     found = []
     for phase in PHASES:
@@ -93,7 +93,7 @@ def _by_clock(mark: tuple[int, str | None]) -> tuple[int, str]:
     return (mark[0], mark[1] or "")
 
 
-def _base(change: Change) -> tuple[int, str | None] | None:
+def _base(change: TimedChange) -> tuple[int, str | None] | None:
     """Return where the first phase begins: the fault, else the order to switch, else the last heartbeat."""
     if change.fault_ts is not None:
         return (change.fault_ts, change.fault_clock)
@@ -127,7 +127,7 @@ def _phase(
     }
 
 
-class Cause(NamedTuple):
+class BudgetCause(NamedTuple):
     """Something that may answer for bad seconds; `group` "" is all of them, `rank` 1 answers first."""
 
     rank: int
@@ -140,10 +140,10 @@ class Cause(NamedTuple):
     epoch: int | None
 
 
-def causes(timed: Iterable[Change], events: Sequence[Event]) -> list[Cause]:
+def causes(timed: Iterable[TimedChange], events: Sequence[Event]) -> list[BudgetCause]:
     """List everything that may answer for bad seconds, what answers first at the end."""
     found = [
-        Cause(
+        BudgetCause(
             1, one.group, one.booking, one.failover_id, None, one.interval_start, one.interval_end, one.epoch
         )
         for one in timed
@@ -151,9 +151,9 @@ def causes(timed: Iterable[Change], events: Sequence[Event]) -> list[Cause]:
     for fault in with_healing(events):
         healed = fault.ts + UNENDED_US if fault.healed_ts is None else fault.healed_ts
         end = healed + FAULT_SETTLE_US
-        found.append(Cause(2, fault.group, "fault", None, fault.fault, fault.ts, end, None))
+        found.append(BudgetCause(2, fault.group, "fault", None, fault.fault, fault.ts, end, None))
     found += [
-        Cause(3, one.group, "rollout", None, one.detail, one.interval_start, one.interval_end, None)
+        BudgetCause(3, one.group, "rollout", None, one.detail, one.interval_start, one.interval_end, None)
         for one in rollouts(events)
     ]
     return sorted(
@@ -167,7 +167,7 @@ def causes(timed: Iterable[Change], events: Sequence[Event]) -> list[Cause]:
     )
 
 
-def book(bad: Mapping[str, Sequence[tuple[int, int]]], answering: Sequence[Cause]) -> list[Row]:
+def book(bad: Mapping[str, Sequence[tuple[int, int]]], answering: Sequence[BudgetCause]) -> list[Row]:
     """Book every bad second to the first cause whose interval it touches, else to nothing.
 
     Args:
@@ -213,7 +213,7 @@ def budget(booked: Iterable[Row], objective: BudgetTarget) -> list[Row]:
 
 
 def failovers(
-    timed: Iterable[Change],
+    timed: Iterable[TimedChange],
     steps: Iterable[Row],
     booked: Iterable[Row],
     lost: Sequence[Row],
@@ -243,7 +243,7 @@ def failovers(
     return table
 
 
-def _lost_by_failover(timed: Sequence[Change], lost: Sequence[Row]) -> Counter[str]:
+def _lost_by_failover(timed: Sequence[TimedChange], lost: Sequence[Row]) -> Counter[str]:
     """Count lost messages by the first change of master after their acknowledgement."""
     first: dict[tuple[str, int], tuple[int, str]] = {}
     for row in lost:
@@ -258,6 +258,6 @@ def _lost_by_failover(timed: Sequence[Change], lost: Sequence[Row]) -> Counter[s
     return Counter(failover_id for _, failover_id in first.values())
 
 
-def without_reelections(changes: Iterable[Change]) -> list[Change]:
+def without_reelections(changes: Iterable[TimedChange]) -> list[TimedChange]:
     """Return the changes of master alone."""
     return [one for one in changes if one.booking != REELECTION]
