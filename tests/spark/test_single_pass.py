@@ -238,7 +238,7 @@ def _every_row() -> dict[str, list[Row]]:
 EVERY_ROW: Final = _every_row()
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 2**32),
     shares=st.tuples(*[st.sampled_from([0.0, 0.02, 0.3, 0.9, 1.0])] * 3),

@@ -64,7 +64,7 @@ class MeasuredSums(NamedTuple):
 def seconds(of: Mapping[str, operations.OperationSums], over: Period) -> dict[str, Seconds]:
     """Judge every second of every group from its first send to the last send of any group.
 
-    Only the seconds of the period are kept.
+    It returns only the seconds of the period.
     """
     seen = {group: one for group, one in of.items() if len(one.seen.start)}
     end = max((int(one.seen.stop[-1]) for one in seen.values()), default=0)
