@@ -1,6 +1,6 @@
 """One TCP connection that speaks remoting, at either end.
 
-RocketMQ's connections have no direction: either side may send requests, whichever side connected, and must
+RocketMQ's connections are symmetric: either side may send requests, whichever side connected, and must
 answer those of the other. So there is one class. A request gets a fresh opaque; the answer with that opaque
 resolves the caller's future; answers come in any order.
 
@@ -17,11 +17,13 @@ What happens on the event loop, and only there:
 
 Bounds: a peer that does not read what it is sent is cut off when more than `UNSENT_BYTES_MAX` wait for it; a
 frame is bounded by the codec; calls in flight are bounded by their timeouts, each at most
-`CALLS_IN_FLIGHT_MAX` a connection.
+`CALLS_IN_FLIGHT_MAX` a connection. A server adds a memory budget for all its connections (`memory`) and
+deadlines for progress (`deadlines`).
 
-Never: closing because nothing is said. To a Java controller's brokers a closed connection means a dead peer,
-so idling out would cause failovers; dead hosts are found by TCP keep-alive and by the heartbeats of the layer
-above. A call that times out leaves the connection open, and its late answer is dropped.
+Never: closing because nothing is said after a request. To a Java controller's brokers a closed connection
+means a dead peer, so idling out would cause failovers; dead hosts are found by TCP keep-alive and by the
+heartbeats of the layer above. A call that times out leaves the connection open, and its late answer is
+dropped.
 
 Not: pausing reads while writes are stuck. Two peers that both did so would wait for one another for ever.
 
@@ -30,29 +32,30 @@ Source: NettyRemotingAbstract.java (matching by opaque, oneway, exceptions answe
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
+from controller_core.channel.deadlines import Deadlines, Progress
 from controller_core.channel.errors import CallTimeoutError, ConnectionClosedError
+from controller_core.channel.log_rate import LogRate
+from controller_core.channel.memory import MemoryBudget
+from controller_core.channel.sockets import address_text, set_options
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand
 from controller_core.remoting.errors import FrameError, RemotingProtocolError, RemotingUsageError
-from controller_core.remoting.frame import FRAME_BYTES_MAX, FrameDecoder, PreparedAnswer, encode
+from controller_core.remoting.frame import ANY_FRAMES, FrameBounds, FrameDecoder, PreparedAnswer, encode
 
 UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes that may wait for one peer; four of the largest frames."""
 CALLS_IN_FLIGHT_MAX: Final = 65_536
 """Calls of one connection that may wait for their answers."""
-KEEPALIVE_IDLE_S: Final = 30
-KEEPALIVE_INTERVAL_S: Final = 10
-KEEPALIVE_PROBES_MAX: Final = 3
 _OPAQUE_MAX: Final = 2**31 - 1
 
 RequestHandler = Callable[["Connection", RemotingCommand], RemotingCommand | PreparedAnswer | None]
 ClosedCallback = Callable[["Connection", Exception | None], object]
 
 _log = logging.getLogger(__name__)
+_log_closed = LogRate(_log, logging.WARNING)
 
 
 def refuse(_connection: "Connection", request: RemotingCommand) -> RemotingCommand:
@@ -70,6 +73,7 @@ class Connection(asyncio.Protocol):
         peer: address of the other end as `host:port`; empty before the connection is made.
         local: address of this end, the same way.
         label: free for the owner, for logs and lookups.
+        is_kept: whether the owner's memory budget closes other connections first.
     """
 
     def __init__(
@@ -78,17 +82,24 @@ class Connection(asyncio.Protocol):
         *,
         on_made: Callable[["Connection"], object] | None = None,
         unsent_bytes_max: int = UNSENT_BYTES_MAX,
-        frame_bytes_max: int = FRAME_BYTES_MAX,
+        frame_bounds: FrameBounds = ANY_FRAMES,
+        budget: MemoryBudget | None = None,
     ) -> None:
         self.on_request = on_request
         self.peer = ""
         self.local = ""
         self.label = ""
+        self.is_kept = False
         self._on_made = on_made
         self._unsent_bytes_max = unsent_bytes_max
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._decoder = FrameDecoder(frame_bytes_max)
+        self._decoder = FrameDecoder(frame_bounds)
+        self._budget = budget
+        self._held_bytes = 0
+        self._waiting_bytes = 0
+        self._written_bytes = 0
+        self._progress = Progress(self._loop.time())
         self._calls: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._next_opaque = 1
         self._unsent: list[bytes] = []
@@ -115,6 +126,26 @@ class Connection(asyncio.Protocol):
     def calls_in_flight(self) -> int:
         """Count the calls that wait for an answer."""
         return len(self._calls)
+
+    @property
+    def has_requested(self) -> bool:
+        """Say whether the peer has sent a request."""
+        return self._progress.requests > 0
+
+    def hold(self, request_bytes: int) -> None:
+        """Count bytes of a request that waits for its answer; a negative number when it has its answer."""
+        self._waiting_bytes += request_bytes
+        self._report_held()
+
+    def overdue(self, now_s: float, deadlines: Deadlines) -> str | None:
+        """Return which deadline the peer passes, by the look of now; None if none."""
+        unsent_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return self._progress.problem(
+            now_s,
+            deadlines,
+            frame_at=self._decoder.frame_at,
+            drained_bytes=self._written_bytes - unsent_bytes if unsent_bytes else None,
+        )
 
     def on_closed(self, callback: ClosedCallback) -> None:
         """Call `callback(connection, reason)` once when the connection ends, at once if it has ended."""
@@ -206,9 +237,13 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport; part of asyncio.Protocol."""
         self._transport = cast("asyncio.Transport", transport)
-        self.peer = _address(transport.get_extra_info("peername"))
-        self.local = _address(transport.get_extra_info("sockname"))
-        _set_options(transport.get_extra_info("socket"))
+        self.peer = address_text(transport.get_extra_info("peername"))
+        self.local = address_text(transport.get_extra_info("sockname"))
+        set_options(transport.get_extra_info("socket"))
+        if self._budget is not None:
+            self._transport.set_write_buffer_limits(
+                high=0
+            )  # so that `resume_writing` tells of an empty buffer
         if self._on_made is not None:
             self._on_made(self)
         self._flush()
@@ -230,9 +265,14 @@ class Connection(asyncio.Protocol):
         finally:
             self._reading = False
             self._flush()
+            self._report_held()
         if damage is not None and not self._closing:
-            _log.warning("closing the connection to %s: %s", self.peer, damage)
+            _log_closed("closing the connection to %s: %s", self.peer, damage)
             self.abort(damage)
+
+    def resume_writing(self) -> None:
+        """Learn that all bytes have left; part of asyncio.Protocol."""
+        self._report_held()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Learn that the transport has ended; part of asyncio.Protocol."""
@@ -254,6 +294,7 @@ class Connection(asyncio.Protocol):
             if answer is not None and not answer.done():
                 answer.set_result(command)
             return
+        self._progress.requests += 1
         response = self._handle(command)
         if response is None or command.flag & FLAG_ONEWAY or self._closing:
             return
@@ -298,18 +339,34 @@ class Connection(asyncio.Protocol):
         if not self._unsent or self._closing or self._transport is None:
             return
         frames, self._unsent = self._unsent, []
+        self._written_bytes += self._unsent_bytes
         self._unsent_bytes = 0
         self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
         waiting_bytes = self._transport.get_write_buffer_size()
         if waiting_bytes > self._unsent_bytes_max:
             reason = ConnectionClosedError(f"{self.peer} does not read: {waiting_bytes} bytes wait for it")
-            _log.warning("closing the connection: %s", reason)
+            _log_closed("closing the connection: %s", reason)
             self.abort(reason)
+        elif waiting_bytes and not self._reading:
+            self._report_held()
+
+    def _report_held(self) -> None:
+        """Tell the budget what this connection holds now."""
+        if self._budget is None:
+            return
+        held_bytes = 0
+        if self._transport is not None and not self._closing:
+            unsent_bytes = self._transport.get_write_buffer_size()
+            held_bytes = self._decoder.held_bytes + self._waiting_bytes + unsent_bytes
+        if held_bytes != self._held_bytes:
+            self._held_bytes = held_bytes
+            self._budget.hold(self, held_bytes)
 
     def _end(self, reason: Exception | None) -> None:
         self._closing = True
         self._reason = reason
         self._unsent.clear()
+        self._report_held()
         calls, self._calls = self._calls, {}
         for answer in calls.values():
             if not answer.done():
@@ -321,26 +378,3 @@ def _failure(request: RemotingCommand, error: Exception) -> RemotingCommand:
     return RemotingCommand.response_to(
         request, ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}"
     )
-
-
-def _address(name: object) -> str:
-    """Format a socket's name; an IPv6 host is bracketed."""
-    if not isinstance(name, tuple) or len(name) < 2:
-        return str(name or "")
-    host, port = name[0], name[1]
-    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
-
-
-def _set_options(sock: socket.socket | None) -> None:
-    """Send small frames at once, and find peers whose host is gone."""
-    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (
-        ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
-        ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
-        ("TCP_KEEPCNT", KEEPALIVE_PROBES_MAX),
-    ):
-        if hasattr(socket, option):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

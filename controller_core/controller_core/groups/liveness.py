@@ -28,7 +28,7 @@ Source: DefaultBrokerHeartbeatManager.java, BrokerLiveInfo.java of 5.4.0; contro
 """
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from controller_core.groups.commands import (
@@ -108,6 +108,8 @@ class LivenessTable:
         Args:
             starting_ms: how long a member that came alive is taken to be starting; 0 for not at all.
         """
+        self.on_channel: Callable[[int, bool], None] = _ignore_channel
+        """Called when a connection begins to carry living members, or carries none any more."""
         self._starting_ms = starting_ms
         self._members: dict[ReplicaKey, LiveEntry] = {}
         self._groups: dict[GroupKey, dict[int, LiveEntry]] = {}
@@ -231,7 +233,10 @@ class LivenessTable:
         heapq.heappush(self._heap, (entry.deadline_ms, entry.heap_token, entry.key))
 
     def _bind(self, entry: LiveEntry) -> None:
-        names = self._channels.setdefault(entry.channel_id, {})
+        names = self._channels.get(entry.channel_id)
+        if names is None:
+            names = self._channels[entry.channel_id] = {}
+            self.on_channel(entry.channel_id, True)
         names.setdefault(entry.key.broker_name, set()).add(entry.key)
 
     def _unbind(self, entry: LiveEntry) -> None:
@@ -242,6 +247,7 @@ class LivenessTable:
             del names[entry.key.broker_name]
         if not names:
             del self._channels[entry.channel_id]
+            self.on_channel(entry.channel_id, False)
 
     def _bury(self, entry: LiveEntry, cause: Cause, now_ms: int) -> Death:
         self._unbind(entry)
@@ -360,3 +366,7 @@ class LivenessTable:
 
     def __len__(self) -> int:
         return len(self._members)
+
+
+def _ignore_channel(_channel_id: int, _carries_members: bool) -> None:
+    """Do nothing: the callback before somebody sets it."""

@@ -18,6 +18,7 @@ from controller_core.remoting.codes import LanguageCode, SerializeType
 
 FLAG_RESPONSE: Final = 1
 FLAG_ONEWAY: Final = 2
+_COMMAND_BYTES: Final = 256
 
 
 class RemotingCommand(msgspec.Struct, frozen=True):
@@ -55,6 +56,11 @@ class RemotingCommand(msgspec.Struct, frozen=True):
     def is_oneway(self) -> bool:
         """Say whether the sender wants no answer; answering such a request is a protocol error."""
         return bool(self.flag & FLAG_ONEWAY)
+
+    def size_bytes(self) -> int:
+        """Return about how many bytes of memory this command takes."""
+        ext = self.ext or {}
+        return _COMMAND_BYTES + len(self.body) + sum(len(name) + len(value) for name, value in ext.items())
 
     @classmethod
     def request(

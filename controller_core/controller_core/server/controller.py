@@ -225,7 +225,10 @@ class Controller:
             task.add_done_callback(self._task_ended)
         tls = self._tls
         await self._remoting.start(
-            settings.listen_host, self._self.port, None if tls is None else tls.remoting()
+            settings.listen_host,
+            self._self.port,
+            None if tls is None else tls.remoting(),
+            source_connections_max=settings.source_connections_max,
         )
         http_port = settings.http_port(self._self)
         if tls is not None:

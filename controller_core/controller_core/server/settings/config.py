@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from controller_core import limits
 from controller_core.server.settings.keys import (
     DERIVED_KEYS,
     INERT_DEFAULTS,
@@ -175,6 +176,14 @@ class Settings:
         10,
         10_000_000,
         "Applied entries between two snapshots. More: longer log and restart; fewer: more writing.",
+    )
+    source_connections_max: int = int_key(
+        "sourceConnectionsMax",
+        limits.SOURCE_CONNECTIONS_MAX,
+        8,
+        limits.CONNECTIONS_MAX,
+        "Connections of one source address to the remoting port that do not carry the heartbeats of a living "
+        "member. When there are more, the oldest is closed. Raise it if a whole fleet starts behind one NAT.",
     )
     http_token: str = text_key(
         "httpToken",
