@@ -34,7 +34,7 @@ from typing import Final
 import aiohttp
 from aiohttp import web
 
-from rocketmq_operator.api.crds import custom_resource_definitions
+from rocketmq_operator.api.definitions.crds import custom_resource_definitions
 from rocketmq_operator.api.names import API_VERSION
 from testkit.fakes.fleet import CLUSTER, Fleet, find_leader
 from testkit.kube.bare import BareKube, Json, Pods, enter_own_network, sent, watched, why_not

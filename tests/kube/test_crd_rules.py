@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.api.crds import custom_resource_definitions
+from rocketmq_operator.api.definitions.crds import custom_resource_definitions
 from rocketmq_operator.api.names import API_VERSION
 from testkit.worlds.crd_cases import ACCEPTED_CHANGES, REFUSALS, Refusal, base_spec, merged
 

@@ -13,8 +13,8 @@ import pytest
 
 from testkit.kube.group import Group
 from testkit.kube.kubectl import Cluster, KubeError, until
-from testkit.kube.load_pod import LoadPod
 from testkit.kube.old_group import GROUP, MASTER, NAME_SERVERS, SLAVE, OldGroup
+from testkit.kube.pods.load_pod import LoadPod
 from testkit.kube.release import ROCKETMQ_IMAGE, ROOT, Release, as_shown, described
 from testkit.rocketmq.load import LoadSettings
 

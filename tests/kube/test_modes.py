@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from testkit.kube.group import Group
-from testkit.kube.grpc_pod import GrpcPod
 from testkit.kube.kubectl import Cluster, KubeError, until
-from testkit.kube.load_pod import LoadPod
+from testkit.kube.pods.grpc_pod import GrpcPod
+from testkit.kube.pods.load_pod import LoadPod
 from testkit.kube.release import ROCKETMQ_IMAGE, Release, as_shown, described, shown_commands
 from testkit.rocketmq.load import LoadSettings
 

@@ -14,7 +14,7 @@ import pytest
 
 from testkit.kube.group import Group
 from testkit.kube.kubectl import Cluster, Json, KubeError, until
-from testkit.kube.load_pod import ONE_OF_EACH_THREAD, LoadPod
+from testkit.kube.pods.load_pod import ONE_OF_EACH_THREAD, LoadPod
 from testkit.kube.release import NAMESPACE, ROCKETMQ_IMAGE, Release, as_shown, described, shown_commands
 from testkit.rocketmq.load import LoadSettings
 

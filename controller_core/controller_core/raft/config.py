@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from controller_core.raft.errors import ConfigError
-from controller_core.raft.sizes import UNLIMITED_BYTES
+from controller_core.raft.log.sizes import UNLIMITED_BYTES
 
 ELECTION_TICKS_DEFAULT = 10
 HEARTBEAT_TICKS_DEFAULT = 1

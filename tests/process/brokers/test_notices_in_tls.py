@@ -13,7 +13,7 @@ from controller_core.groups.keys import GroupKey
 from controller_core.groups.replies import RoleNotice
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server.masters.notifier import Notifier
+from controller_core.server.notices.notifier import Notifier
 from testkit.processes.certificates import Authority
 from testkit.products.controllers import ControllerCluster
 from testkit.rocketmq.jars import jars

@@ -19,7 +19,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import NotifyBrokerRoleChangedRequestHeader
 from controller_core.remoting.routes import BrokerData, ClusterInfo, KVTable
-from controller_core.server.masters.write_guard import OUT_OF_REACH
+from controller_core.server.write_guards.write_guard import OUT_OF_REACH
 from testkit.fakes.broker import FakeBroker
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from rocketmq_operator.api.crds import custom_resource_definitions
+from rocketmq_operator.api.definitions.crds import custom_resource_definitions
 from rocketmq_operator.api.names import API_VERSION
 from testkit.kube.bare import BareKube, enter_own_network, sent
 from testkit.kube.kubectl import KubeError, until

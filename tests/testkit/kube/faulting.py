@@ -15,8 +15,8 @@ from typing import Final
 
 from testkit.kube.group import Group, GroupView
 from testkit.kube.kubectl import Cluster, Json, KubeError, program
-from testkit.kube.load_pod import LoadPod
 from testkit.kube.plain import NAME_SERVER, PlainGroup
+from testkit.kube.pods.load_pod import LoadPod
 from testkit.kube.stack import harmed, kill_java_of, tool, without_provisioner
 from testkit.rocketmq.load import LoadSettings, Send, summarise
 

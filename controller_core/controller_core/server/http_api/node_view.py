@@ -19,10 +19,8 @@ from controller_core.server.clock import Clock
 from controller_core.server.common import json_views, metrics
 from controller_core.server.common.http_errors import HttpError
 from controller_core.server.common.metrics import GroupNumbers, Metrics, NodeNumbers, PortNumbers
+from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.http_api.members_view import MembersView
-from controller_core.server.masters.commands import CommandMaker
-from controller_core.server.masters.heartbeats import HeartbeatReceiver
-from controller_core.server.masters.submission import CommandSubmitter
 from controller_core.server.membership.changes import Membership
 from controller_core.server.membership.members import ControllerMembers
 from controller_core.server.node.raft_node import Node
@@ -33,6 +31,8 @@ from controller_core.server.node.types import (
     ProposalDroppedError,
     ProposalLostError,
 )
+from controller_core.server.proposals.commands import CommandMaker
+from controller_core.server.proposals.submission import CommandSubmitter
 from controller_core.server.settings.live_config import LiveConfig
 from controller_core.server.settings.peer_list import Peer
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from controller_core.log.view import Batch
 from controller_core.raft.config import Config, ReadOnlyOption
-from controller_core.raft.storage import Storage
+from controller_core.raft.log.storage import Storage
 from controller_core.raft.tracker.progress import ProgressStatus
 from controller_core.raft.types import ConfState, LogIndex, Message, Ready, Snapshot, StateType
 

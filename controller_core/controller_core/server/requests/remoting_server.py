@@ -29,7 +29,7 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import FrameError, RemotingProtocolError
 from controller_core.remoting.frame import CONTROL_BOUNDS, PreparedAnswer
 from controller_core.server.common.metrics import Metrics, PortNumbers
-from controller_core.server.masters.heartbeats import NO_CHANNEL_ID, HeartbeatReceiver
+from controller_core.server.elections.heartbeats import NO_CHANNEL_ID, HeartbeatReceiver
 from controller_core.server.requests.handlers import Handlers
 
 BUSY_REMARK: Final = "the controller is busy, try later"

@@ -20,7 +20,7 @@ import hashlib
 from dataclasses import dataclass
 
 from controller_core.groups.commands import AlterSyncStateSet, AnyCommand, ElectMaster
-from controller_core.groups.first_elections import IDLE_EPOCHS_MAX
+from controller_core.groups.elections.first_elections import IDLE_EPOCHS_MAX
 from controller_core.groups.group import Group
 from controller_core.groups.keys import BrokerId, GroupKey
 from controller_core.raft.types import Message, MessageType

@@ -9,8 +9,8 @@ everything committed before it began.
 from collections.abc import Iterable
 
 from controller_core.log.memory import MemoryStore
+from controller_core.raft.log.unstable import Unstable
 from controller_core.raft.types import Entry, HardState, LogIndex, Message, MessageType, Term
-from controller_core.raft.unstable import Unstable
 
 
 class SafetyViolation(AssertionError):

@@ -76,7 +76,10 @@ def run_beginning_anew(seed: int) -> Report:
 
 
 def run_with_an_empty_later_epoch(seed: int) -> Report:
-    """Run controllers without a store under brokers with the logs of the example in `groups.member_logs`."""
+    """Run controllers without a store under brokers with the logs of an example.
+
+    The example is in `groups.elections.member_logs`.
+    """
     shape = Shape(controller_keys=ANEW_KEYS)
     with make_world(seed, shape) as world:
         attacker = Nemesis(world, Random(seed + 7), Plan((), 0.0))

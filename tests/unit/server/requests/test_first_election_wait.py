@@ -9,9 +9,9 @@ from controller_core.groups.commands import LiveBroker
 from controller_core.groups.keys import ReplicaKey
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.clock import Clock
-from controller_core.server.masters.broker_questions import RefusedError
-from controller_core.server.masters.first_elections import STRANGER_WAITS, FirstElections
-from controller_core.server.masters.heartbeats import HeartbeatReceiver
+from controller_core.server.common.broker_questions import RefusedError
+from controller_core.server.elections.first_elections import STRANGER_WAITS, FirstElections
+from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.settings.config import load
 from testkit.raft.groups import KEY, GroupsDriver
 

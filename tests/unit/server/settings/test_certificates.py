@@ -19,7 +19,7 @@ from controller_core.channel.errors import ChannelError
 from controller_core.raft.types import Message, MessageType, NodeId, Term
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server.masters.notifier import Notifier
+from controller_core.server.notices.notifier import Notifier
 from controller_core.server.peers.transport import PeerTransport
 from controller_core.server.settings.certificates import Certificates, Tls
 from controller_core.server.settings.config import ConfigError, load

@@ -77,6 +77,24 @@ async def test_a_pod_that_does_not_start_is_told_of_once_and_in_one_text(kind: K
     assert world.kube.writes[writes:] == []
 
 
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_rewritten_field_is_an_event_once_while_a_member_is_in_trouble(fault: PodFault) -> None:
+    world = await settled()
+    world.kube.webhook = _shorten
+    world.write_group({"replicas": 2, "logReplicas": 1, "config": {"flushIntervalCommitLog": "300"}})
+    break_member(world, KINDS["broker"], fault)
+    await passes(world)
+    assert len(events(world, "FieldRewritten")) == 1
+    await passes(world)
+    assert len(events(world, "FieldRewritten")) == 1
+
+
+def _shorten(value: Json) -> None:
+    """Do what a policy of short grace periods does."""
+    if value["kind"] == "StatefulSet":
+        value["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 30
+
+
 @every_kind
 async def test_a_pod_that_a_quota_refuses_is_told_of(kind: Kind) -> None:
     world = await settled()
