@@ -111,6 +111,30 @@ WRITE_S_MAX: Final = _limit(
     "WRITE_S_MAX", "seconds", 30, "during which a client reads nothing that waits for it"
 )
 
+# Heartbeats.
+
+LIVE_MEMBERS_MAX: Final = _limit(
+    "LIVE_MEMBERS_MAX", "members", 100_000, "registered members that live, of all groups"
+)
+CHANNEL_MEMBERS_MAX: Final = _limit(
+    "CHANNEL_MEMBERS_MAX", "members", 20_000, "that one connection holds: a broker has one, a load test many"
+)
+UNREGISTERED_MAX: Final = _limit(
+    "UNREGISTERED_MAX",
+    "senders",
+    10_000,
+    "of heartbeats that no group has registered: a fleet whose controllers lost their stores",
+)
+GROUP_UNREGISTERED_MAX: Final = _limit(
+    "GROUP_UNREGISTERED_MAX", "senders", 1_000, "of one group, as many as a group has members"
+)
+SOURCE_UNREGISTERED_MAX: Final = _limit(
+    "SOURCE_UNREGISTERED_MAX", "senders", 500, "of one source address: half of a group's bound"
+)
+CHANNEL_UNREGISTERED_MAX: Final = _limit(
+    "CHANNEL_UNREGISTERED_MAX", "senders", 100, "by one connection: the brokers of one container"
+)
+
 # HTTP ports.
 
 HTTP_CONNECTIONS_MAX: Final = _limit(

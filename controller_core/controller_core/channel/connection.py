@@ -123,6 +123,11 @@ class Connection(asyncio.Protocol):
         return self._closed
 
     @property
+    def has_certificate(self) -> bool:
+        """Say whether the peer has shown a certificate that a trusted authority issued."""
+        return self._transport is not None and bool(self._transport.get_extra_info("peercert"))
+
+    @property
     def calls_in_flight(self) -> int:
         """Count the calls that wait for an answer."""
         return len(self._calls)

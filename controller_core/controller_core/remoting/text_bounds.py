@@ -28,6 +28,8 @@ CHECK_CODE_BYTES_MAX: Final = 400
 """Bytes of a register check code."""
 ID_LIST_BYTES_MAX: Final = 4_096
 """Bytes of a list of broker ids: 200 of the longest ids."""
+TOKEN_BYTES_MAX: Final = 1_024
+"""Bytes of the cluster's token."""
 KIND_BYTES_MAX: Final = 32
 """Bytes of the kind of a replica."""
 GROUP_MEMBERS_MAX: Final = 1_000
@@ -38,6 +40,7 @@ FIELD_BYTES_MAX: Final[Mapping[str, int]] = {
     "clusterName": NAME_BYTES_MAX,
     "rmqhaCluster": NAME_BYTES_MAX,
     "rmqhaForwardedBy": NAME_BYTES_MAX,
+    "rmqhaToken": TOKEN_BYTES_MAX,
     "brokerAddr": ADDRESS_BYTES_MAX,
     "brokerAddress": ADDRESS_BYTES_MAX,
     "registerCheckCode": CHECK_CODE_BYTES_MAX,

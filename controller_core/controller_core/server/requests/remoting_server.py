@@ -24,13 +24,15 @@ from controller_core.channel.endpoints import PortBounds, Server, ServerTls, ser
 from controller_core.channel.errors import ConnectionClosedError
 from controller_core.channel.memory import MemoryBudget
 from controller_core.channel.open_files import connections_allowed
+from controller_core.groups.liveness.holders import NO_CHANNEL_ID
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import FrameError, RemotingProtocolError
 from controller_core.remoting.frame import CONTROL_BOUNDS, PreparedAnswer
 from controller_core.server.common.metrics import Metrics, PortNumbers
-from controller_core.server.elections.heartbeats import NO_CHANNEL_ID, HeartbeatReceiver
+from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.requests.handlers import Handlers
+from controller_core.server.requests.sender_rules import SenderRules
 
 BUSY_REMARK: Final = "the controller is busy, try later"
 
@@ -40,13 +42,16 @@ _log = logging.getLogger(__name__)
 class RemotingServer:
     """Serves RocketMQ's requests on one port."""
 
-    def __init__(self, handlers: Handlers, heartbeats: HeartbeatReceiver, metrics: Metrics) -> None:
+    def __init__(
+        self, handlers: Handlers, heartbeats: HeartbeatReceiver, metrics: Metrics, rules: SenderRules
+    ) -> None:
         self._handlers = handlers
+        self._rules = rules
         self._heartbeats = heartbeats
         self._metrics = metrics
         self._channel_ids = itertools.count(NO_CHANNEL_ID + 1)
         self._connections: dict[int, Connection] = {}
-        heartbeats.table.on_channel = self._keep
+        heartbeats.table.holders.on_channel = self._keep
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: Server | None = None
         self._stopping = False
@@ -106,7 +111,8 @@ class RemotingServer:
         self, channel_id: int, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand | PreparedAnswer | None:
         try:
-            answer = self._handlers.handle(channel_id, request)
+            refusal = self._rules.refusal(channel_id, request, has_certificate=connection.has_certificate)
+            answer = refusal or self._handlers.handle(channel_id, request)
         except RemotingProtocolError as error:
             answer = _failure(request, error)
         if isinstance(answer, PreparedAnswer):

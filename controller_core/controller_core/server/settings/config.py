@@ -192,6 +192,13 @@ class Settings:
         "change state.",
         secret=True,
     )
+    plain_admin_requests: str = text_key(
+        "plainAdminRequests",
+        "auto",
+        "Whether mqadmin may change a setting (1009), remove brokers (1011) and designate a master (1002) "
+        "from other hosts, without a client certificate and without the cluster's token: true, false, or auto "
+        "for true as long as the remoting port has no certificate.",
+    )
     found_with_majority: bool = bool_key(
         "foundWithMajority",
         default=False,
@@ -277,6 +284,7 @@ class Settings:
         for key, value, allowed in (
             ("tls.server.mode", self.tls_server_mode, ("disabled", "permissive", "enforcing")),
             ("tls.server.need.client.auth", self.tls_server_client_auth, ("none", "optional", "require")),
+            ("plainAdminRequests", self.plain_admin_requests, ("auto", "true", "false")),
         ):
             if value not in allowed:
                 raise ConfigError(key, value, f"must be one of {', '.join(allowed)}")
@@ -300,6 +308,13 @@ class Settings:
     def self_peer(self) -> Peer:
         """This node's own entry of the peers."""
         return next(peer for peer in self.peers if peer.name == self.self_id)
+
+    @property
+    def takes_plain_admin(self) -> bool:
+        """Whether every client may send the requests of an administrator."""
+        if self.plain_admin_requests != "auto":
+            return self.plain_admin_requests == "true"
+        return self.tls_server_mode == "disabled" or not self.tls_server_cert_path
 
     @property
     def listen_host(self) -> str:
