@@ -82,6 +82,12 @@ UNSENT_ANSWERS_BYTES_MAX: Final = _limit(
     8 * _MIB,
     "for one client that does not read: twice the largest answer, 10,000 groups by request 1006",
 )
+RECEIVE_BUFFER_BYTES: Final = _limit(
+    "RECEIVE_BUFFER_BYTES",
+    "bytes",
+    64 * _KIB,
+    "asked of the kernel for each connection, so that a flood of data does not fill a turn of the loop",
+)
 REQUESTS_WAITING_MAX: Final = _limit(
     "REQUESTS_WAITING_MAX", "requests", 50_000, "RocketMQ's controllerRequestThreadPoolQueueCapacity"
 )

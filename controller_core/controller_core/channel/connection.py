@@ -40,8 +40,9 @@ from controller_core.channel.errors import CallTimeoutError, ConnectionClosedErr
 from controller_core.channel.log_rate import LogRate
 from controller_core.channel.memory import MemoryBudget
 from controller_core.channel.sockets import address_text, set_options
+from controller_core.channel.turns import Turns
 from controller_core.remoting.codes import ResponseCode
-from controller_core.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand
+from controller_core.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, failure
 from controller_core.remoting.errors import FrameError, RemotingProtocolError, RemotingUsageError
 from controller_core.remoting.frame import ANY_FRAMES, FrameBounds, FrameDecoder, PreparedAnswer, encode
 
@@ -84,6 +85,7 @@ class Connection(asyncio.Protocol):
         unsent_bytes_max: int = UNSENT_BYTES_MAX,
         frame_bounds: FrameBounds = ANY_FRAMES,
         budget: MemoryBudget | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.on_request = on_request
         self.peer = ""
@@ -96,6 +98,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._decoder = FrameDecoder(frame_bounds)
         self._budget = budget
+        self._turns = turns
+        self._turn_bytes = 0
         self._held_bytes = 0
         self._waiting_bytes = 0
         self._written_bytes = 0
@@ -254,7 +258,25 @@ class Connection(asyncio.Protocol):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of the peer; part of asyncio.Protocol."""
+        """Take bytes of the peer, now or in a later turn of the loop; part of asyncio.Protocol."""
+        if self._turns is None:
+            self.take(data)
+        else:
+            self._turns.take(self, data)
+
+    def wait_turn(self, waiting_bytes: int) -> None:
+        """Learn how many bytes wait for a later turn; read no more from the peer until it is 0."""
+        was_waiting, self._turn_bytes = self._turn_bytes > 0, waiting_bytes
+        if self._closing or self._transport is None:
+            return
+        if waiting_bytes and not was_waiting:
+            self._transport.pause_reading()
+        elif was_waiting and not waiting_bytes:
+            self._transport.resume_reading()
+        self._report_held()
+
+    def take(self, data: bytes) -> None:
+        """Take up bytes of the peer."""
         damage: FrameError | None = None
         try:
             commands: Sequence[RemotingCommand] = self._decoder.feed(data)
@@ -310,7 +332,7 @@ class Connection(asyncio.Protocol):
             self.send(response)
         except RemotingUsageError as error:
             _log.exception("answer to request %d from %s", command.code, self.peer)
-            self.send(_failure(command, error))
+            self.send(failure(command, error))
 
     def _send_frame(self, frame: bytes) -> None:
         if not self._unsent and not self._reading:
@@ -324,10 +346,10 @@ class Connection(asyncio.Protocol):
         try:
             return self.on_request(self, request)
         except RemotingProtocolError as error:
-            return _failure(request, error)
+            return failure(request, error)
         except Exception as error:
             _log.exception("handler of request %d from %s", request.code, self.peer)
-            return _failure(request, error)
+            return failure(request, error)
 
     def _take_opaque(self) -> int:
         opaque = self._next_opaque
@@ -362,7 +384,7 @@ class Connection(asyncio.Protocol):
         held_bytes = 0
         if self._transport is not None and not self._closing:
             unsent_bytes = self._transport.get_write_buffer_size()
-            held_bytes = self._decoder.held_bytes + self._waiting_bytes + unsent_bytes
+            held_bytes = self._decoder.held_bytes + self._waiting_bytes + self._turn_bytes + unsent_bytes
         if held_bytes != self._held_bytes:
             self._held_bytes = held_bytes
             self._budget.hold(self, held_bytes)
@@ -376,10 +398,3 @@ class Connection(asyncio.Protocol):
         for answer in calls.values():
             if not answer.done():
                 answer.set_exception(ConnectionClosedError(f"connection to {self.peer} closed: {reason}"))
-
-
-def _failure(request: RemotingCommand, error: Exception) -> RemotingCommand:
-    """Answer as Java does when a handler throws: code 1 and the exception's text."""
-    return RemotingCommand.response_to(
-        request, ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}"
-    )

@@ -8,8 +8,8 @@
 
 A connection without any of these may be silent for ever: a closed connection means a dead broker.
 
-A port looks at its connections once a `LOOK_S`, so a deadline has an error of a second. A timer for each frame
-would cost more than the frames.
+A port looks at its connections once a `LOOK_S`, so a deadline has an error of a second. A timer for each
+frame would cost more than the frames.
 """
 
 from dataclasses import dataclass

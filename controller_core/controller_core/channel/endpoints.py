@@ -25,6 +25,7 @@ from controller_core.channel.listener import Listener
 from controller_core.channel.log_rate import LogRate
 from controller_core.channel.memory import MemoryBudget
 from controller_core.channel.places import Place, Places
+from controller_core.channel.turns import Turns
 from controller_core.remoting.frame import ANY_FRAMES, FrameBounds
 
 BACKLOG_MAX: Final = 1_024
@@ -56,6 +57,7 @@ class PortBounds:
         unsent_bytes_max: bytes that may wait for a peer before it is cut off.
         budget: of the bytes that all connections hold; None for no bound.
         deadlines: for progress; None for none.
+        shares_turns: whether all connections together get only a part of each turn of the loop.
     """
 
     connections_max: int = limits.CONNECTIONS_MAX
@@ -64,6 +66,7 @@ class PortBounds:
     unsent_bytes_max: int = UNSENT_BYTES_MAX
     budget: MemoryBudget | None = None
     deadlines: Deadlines | None = None
+    shares_turns: bool = False
 
 
 DEFAULT_BOUNDS: Final = PortBounds()
@@ -121,6 +124,7 @@ class Server:
         self.places = Places(bounds.connections_max, bounds.source_connections_max)
         self._on_connection = on_connection
         self._bounds = bounds
+        self._turns = Turns() if bounds.shares_turns else None
         self._server: asyncio.Server | None = None
         self._listener: Listener | None = None
         self._silent: dict[Connection, None] = {}
@@ -195,6 +199,7 @@ class Server:
             unsent_bytes_max=self._bounds.unsent_bytes_max,
             frame_bounds=self._bounds.frames,
             budget=self._bounds.budget,
+            turns=self._turns,
         )
 
     def _made(self, place: Place | None, connection: Connection) -> None:

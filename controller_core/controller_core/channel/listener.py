@@ -88,6 +88,8 @@ class Listener:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:
                     listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                # Accepted sockets inherit it. One turn of the loop reads all that waits in all sockets.
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.RECEIVE_BUFFER_BYTES)
                 listening.setblocking(False)
                 listening.bind(address)
                 listening.listen(backlog)

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from controller_core.remoting.codes import LanguageCode, SerializeType
+from controller_core.remoting.codes import LanguageCode, ResponseCode, SerializeType
 
 FLAG_RESPONSE: Final = 1
 FLAG_ONEWAY: Final = 2
@@ -97,3 +97,10 @@ class RemotingCommand(msgspec.Struct, frozen=True):
             self.version,
             self.serialize_type,
         )
+
+
+def failure(request: RemotingCommand, error: Exception) -> RemotingCommand:
+    """Answer as Java does when a handler throws: code 1 and the exception's text."""
+    return RemotingCommand.response_to(
+        request, ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}"
+    )

@@ -26,7 +26,7 @@ from controller_core.channel.memory import MemoryBudget
 from controller_core.channel.open_files import connections_allowed
 from controller_core.groups.liveness.holders import NO_CHANNEL_ID
 from controller_core.remoting.codes import ResponseCode
-from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.command import RemotingCommand, failure
 from controller_core.remoting.errors import FrameError, RemotingProtocolError
 from controller_core.remoting.frame import CONTROL_BOUNDS, PreparedAnswer
 from controller_core.server.common.metrics import Metrics, PortNumbers
@@ -69,6 +69,7 @@ class RemotingServer:
             unsent_bytes_max=limits.UNSENT_ANSWERS_BYTES_MAX,
             budget=self.budget,
             deadlines=Deadlines(),
+            shares_turns=True,
         )
         self._server = await serve(host, port, self._on_connection, bounds, tls=tls)
 
@@ -114,7 +115,7 @@ class RemotingServer:
             refusal = self._rules.refusal(channel_id, request, has_certificate=connection.has_certificate)
             answer = refusal or self._handlers.handle(channel_id, request)
         except RemotingProtocolError as error:
-            answer = _failure(request, error)
+            answer = failure(request, error)
         if isinstance(answer, PreparedAnswer):
             self._metrics.request(request.code, answer.command.code)
             return answer
@@ -145,18 +146,11 @@ class RemotingServer:
         try:
             response = await answer
         except RemotingProtocolError as error:
-            response = _failure(request, error)
+            response = failure(request, error)
         except Exception as error:
             _log.exception("request %d from %s failed", request.code, connection.peer)
-            response = _failure(request, error)
+            response = failure(request, error)
         self._metrics.request(request.code, None if request.is_oneway else response.code)
         if not request.is_oneway:
             with contextlib.suppress(ConnectionClosedError):
                 connection.send(response)
-
-
-def _failure(request: RemotingCommand, error: Exception) -> RemotingCommand:
-    """Answer as Java does when a handler throws: code 1 and the exception's text."""
-    return RemotingCommand.response_to(
-        request, ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}"
-    )

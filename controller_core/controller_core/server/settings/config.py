@@ -195,9 +195,9 @@ class Settings:
     plain_admin_requests: str = text_key(
         "plainAdminRequests",
         "auto",
-        "Whether mqadmin may change a setting (1009), remove brokers (1011) and designate a master (1002) "
-        "from other hosts, without a client certificate and without the cluster's token: true, false, or auto "
-        "for true as long as the remoting port has no certificate.",
+        "Whether mqadmin on other hosts may change a setting (1009), remove brokers (1011) and designate a "
+        "master (1002) without a client certificate or the cluster's token: true, false, or auto for true as "
+        "long as the remoting port has no certificate.",
     )
     found_with_majority: bool = bool_key(
         "foundWithMajority",
