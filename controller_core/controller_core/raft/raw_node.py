@@ -108,7 +108,7 @@ class RawNode:
         """Start from what `storage` holds.
 
         Raises:
-            ConfigError: a setting is out of range.
+            RaftConfigError: a setting is out of range.
             ConfChangeError: the stored membership is not a valid one.
         """
         raft = Raft(config, storage)

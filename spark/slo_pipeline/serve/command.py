@@ -14,7 +14,7 @@ from controller_core.channel.http_port import HttpPort
 from controller_core.command_line.program import MisuseError
 from slo_pipeline.serve.app import application
 from slo_pipeline.serve.shelf import Shelf
-from slo_pipeline.shell.http_port import AddressError, parse_address
+from slo_pipeline.shell.http_port import ListenAddressError, parse_address
 from slo_pipeline.shell.running import until_signalled
 
 _SHUTDOWN_S: Final = 60.0
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         raise MisuseError(f"{args.directory}: no such directory")
     try:
         host, port = parse_address(args.http)
-    except AddressError as error:
+    except ListenAddressError as error:
         raise MisuseError(str(error)) from error
     asyncio.run(_serve(args.directory, host, port))
     return 0

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from rocketmq_operator.plan.pods.trouble import trouble_of
-from testkit.kube.group import Group
+from testkit.kube.group import KubeGroup
 from testkit.kube.kubectl import Cluster, until
 from testkit.kube.release import Release
 
@@ -47,7 +47,7 @@ parts of the group's spec."""
 
 
 @pytest.fixture(scope="module")
-def mended(release: Release) -> Iterator[Group]:
+def mended(release: Release) -> Iterator[KubeGroup]:
     """Make a cluster and a group of which no pod starts, and remove them and their volumes in the end."""
     cluster = release.cluster
     spec: Json = {"replicas": 1, "resources": {"cpu": "20m", "memory": "384Mi"}}
@@ -67,7 +67,7 @@ def mended(release: Release) -> Iterator[Group]:
             ),
         )
     )
-    yield Group(cluster, NAME)
+    yield KubeGroup(cluster, NAME)
     asyncio.run(_remove(cluster))
 
 
@@ -82,13 +82,13 @@ def _resource(kind: str, **spec: Any) -> Json:
     return {"apiVersion": API, "kind": kind, "metadata": {"name": NAME}, "spec": spec}
 
 
-async def change(group: Group, spec: Json, kind: str = "brokergroup") -> None:
+async def change(group: KubeGroup, spec: Json, kind: str = "brokergroup") -> None:
     """Change a spec."""
     patch = json.dumps({"spec": spec})
     await group.cluster.kubectl("patch", kind, NAME, "--type=merge", f"--patch={patch}")
 
 
-async def brokers(group: Group) -> dict[str, str]:
+async def brokers(group: KubeGroup) -> dict[str, str]:
     """Return why each broker of the group does not become ready, by name; empty while no cause is known."""
     # One that is being deleted ends with an error too.
     found = [
@@ -98,7 +98,7 @@ async def brokers(group: Group) -> dict[str, str]:
     return {name: trouble.reason if trouble is not None else "" for name, trouble in troubles.items()}
 
 
-async def uids(group: Group) -> set[str]:
+async def uids(group: KubeGroup) -> set[str]:
     """Return the uids of the brokers' pods."""
     return {pod["metadata"]["uid"] for pod in await group.cluster.find("pods", BROKERS)}
 
@@ -109,14 +109,14 @@ def _is_ready(pod: Json) -> bool:
     )
 
 
-async def volumes(group: Group) -> dict[str, str]:
+async def volumes(group: KubeGroup) -> dict[str, str]:
     """Return the uids of the brokers' volumes by name."""
     found = await group.cluster.find("persistentvolumeclaims", f"rocketmq-ha.dev/group={NAME}")
     return {claim["metadata"]["name"]: claim["metadata"]["uid"] for claim in found}
 
 
 async def test_images_that_nobody_can_pull_are_corrected_for_controllers_name_servers_and_brokers(
-    mended: Group,
+    mended: KubeGroup,
 ) -> None:
     async def nothing_starts() -> bool:
         pods = await mended.cluster.find("pods", f"rocketmq-ha.dev/cluster={NAME}")
@@ -128,7 +128,7 @@ async def test_images_that_nobody_can_pull_are_corrected_for_controllers_name_se
 
 
 @pytest.mark.parametrize("fault", list(BREAKING))
-async def test_a_spec_that_broke_every_broker_is_corrected(mended: Group, fault: str) -> None:
+async def test_a_spec_that_broke_every_broker_is_corrected(mended: KubeGroup, fault: str) -> None:
     breaking, correcting, reasons = BREAKING[fault]
     await mended.until_whole()
     kept = await volumes(mended)
@@ -154,7 +154,7 @@ async def test_a_spec_that_broke_every_broker_is_corrected(mended: Group, fault:
 
 
 @pytest.mark.parametrize(("replicas", "logs"), [(2, 0), (3, 0), (1, 1)])
-async def test_a_group_of_this_size_takes_a_change(mended: Group, replicas: int, logs: int) -> None:
+async def test_a_group_of_this_size_takes_a_change(mended: KubeGroup, replicas: int, logs: int) -> None:
     await change(mended, {"replicas": replicas, "logReplicas": logs})
 
     async def has_its_size() -> bool:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from testkit.kube.faulting import CUT, DELETE, FREEZE, KILL, NODE_FAULT_S, inject, nodes_of_pods
-from testkit.kube.group import Group, GroupView
+from testkit.kube.group import GroupView, KubeGroup
 from testkit.kube.kubectl import Cluster
 from testkit.kube.measurements import US_PER_S, bad_seconds, put_aside, sends, until_read, until_written
 from testkit.kube.release import Release, measure
-from testkit.kube.reports import Report, Row
+from testkit.kube.reports import KubeReport, Row
 from testkit.kube.stack import tool, without_provisioner
 from testkit.processes.fault_log import FaultLog
 
@@ -70,7 +70,7 @@ class Done:
         return self.injected_ns // 1_000
 
 
-async def _do(group: Group, fault: str, log: FaultLog) -> Done:
+async def _do(group: KubeGroup, fault: str, log: FaultLog) -> Done:
     """Do a fault to a group whose addresses are with its members, and wait until it is so again."""
     before = await group.until_at_home()
     node = (await nodes_of_pods(group.cluster))[before.master]
@@ -112,7 +112,7 @@ def _check_phases(found: Row, done: Done, until_us: int) -> None:
         assert found["redundancy_ts"] >= done.undone_ns // 1_000 - PERIOD_US, where
 
 
-async def _measured(cluster: Cluster, group: Group, log: FaultLog) -> list[Done]:
+async def _measured(cluster: Cluster, group: KubeGroup, log: FaultLog) -> list[Done]:
     """Measure during the five faults, and copy the measurements."""
     watching = (await nodes_of_pods(cluster))[f"{group.name}-log-0"]
     # Who measures must not be on a node that is harmed.
@@ -127,7 +127,7 @@ async def _measured(cluster: Cluster, group: Group, log: FaultLog) -> list[Done]
     return told
 
 
-async def _reported(cluster: Cluster) -> Report:
+async def _reported(cluster: Cluster) -> KubeReport:
     """Make a report of the copied measurements."""
     spec = {"schedule": "0 0 1 1 *", "suspend": True, "window": "1d", "source": {"path": NAME}}
     spec["resources"] = {"cpu": "250m", "memory": "2Gi"}
@@ -135,7 +135,7 @@ async def _reported(cluster: Cluster) -> Report:
     await cluster.apply(
         {"apiVersion": "rocketmq-ha.dev/v1alpha1", "kind": "SLOReport", "metadata": meta, "spec": spec}
     )
-    report = Report(cluster, NAME)
+    report = KubeReport(cluster, NAME)
     await report.until_acted_on()
     status = await report.run_now(f"{NAME}-now")
     assert status["lastResult"] == "Succeeded", status

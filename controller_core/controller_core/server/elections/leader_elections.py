@@ -38,7 +38,7 @@ from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.elections.member_logs import LogUnknownError
 from controller_core.server.logs import bind
 from controller_core.server.node.state_machine import GroupsMachine
-from controller_core.server.node.types import NotLeaderError, ProposalDroppedError, ProposalLostError
+from controller_core.server.node.types import CommandDroppedError, NotLeaderError, ProposalLostError
 from controller_core.server.proposals.commands import CommandMaker
 from controller_core.server.proposals.submission import CommandSubmitter
 from controller_core.server.settings.live_config import LiveConfig
@@ -225,7 +225,7 @@ class LeaderElections:
                     "a first election waits", extra=bind(broker_group=str(need.key), error=str(error))
                 )
                 return
-            except ProposalDroppedError:
+            except CommandDroppedError:
                 await asyncio.sleep(RETRY_S)
                 continue
             except (NotLeaderError, ProposalLostError) as error:

@@ -46,7 +46,7 @@ class NotLeaderError(Exception):
         self.leader_id = leader_id
 
 
-class ProposalDroppedError(Exception):
+class CommandDroppedError(Exception):
     """The log could not take the command now; nothing happened."""
 
 

@@ -20,7 +20,7 @@ from controller_core.groups.keys import MasterEpoch, ReplicaKey
 from controller_core.groups.replies import Outcome, RoleNotice
 from controller_core.server.clock import Clock
 from controller_core.server.logs import bind
-from controller_core.server.node.types import NotLeaderError, ProposalDroppedError, ProposalLostError
+from controller_core.server.node.types import CommandDroppedError, NotLeaderError, ProposalLostError
 
 RECORD_SOON_S: Final = 0.3
 """After this time the known times are recorded, so that readers need not wait for the rest."""
@@ -130,7 +130,7 @@ class FailoverTimesRecorder:
         )
         try:
             await self._propose(record)
-        except (NotLeaderError, ProposalDroppedError, ProposalLostError) as error:
+        except (NotLeaderError, CommandDroppedError, ProposalLostError) as error:
             fields = bind(broker_group=watch.member.broker_name, epoch=watch.epoch, error=str(error))
             _log.info("times of a failover are not recorded", extra=fields)
 

@@ -15,7 +15,7 @@ from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.errors import shown
 from controller_core.server.common.metrics import Metrics
 from controller_core.server.logs import bind
-from controller_core.server.node.types import NotLeaderError, ProposalDroppedError, ProposalLostError
+from controller_core.server.node.types import CommandDroppedError, NotLeaderError, ProposalLostError
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class CommandProposer:
 
         Raises:
             NotLeaderError: this node does not lead; nothing happened.
-            ProposalDroppedError: the log could not take it; nothing happened.
+            CommandDroppedError: the log could not take it; nothing happened.
             ProposalLostError: leadership was lost before the result; the fate of the command is unknown.
         """
         try:
@@ -63,7 +63,7 @@ class CommandProposer:
         except NotLeaderError:
             self._metrics.commit("not_leader")
             raise
-        except ProposalDroppedError:
+        except CommandDroppedError:
             self._metrics.commit("dropped")
             raise
         except ProposalLostError:

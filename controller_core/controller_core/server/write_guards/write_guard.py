@@ -73,7 +73,7 @@ from controller_core.remoting.errors import shown
 from controller_core.server.clock import Clock
 from controller_core.server.common.broker_questions import ASK_ERRORS, Ask, RefusedError, ask_or_raise
 from controller_core.server.logs import bind
-from controller_core.server.node.types import NotLeaderError, ProposalDroppedError, ProposalLostError
+from controller_core.server.node.types import CommandDroppedError, NotLeaderError, ProposalLostError
 from controller_core.server.settings import properties
 from controller_core.server.write_guards.guard_spacing import GuardSpacing
 
@@ -172,7 +172,7 @@ class WriteGuards:
 
         Raises:
             SwitchoverRefusedError: the guard cannot be set, or its slaves do not catch up in time.
-            NotLeaderError, ProposalDroppedError, ProposalLostError: as `Node.propose`.
+            NotLeaderError, CommandDroppedError, ProposalLostError: as `Node.propose`.
         """
         group = self._state.find_one(command.broker_name, command.cluster)
         if group is None or group.master_id is None or not would_replace(group, command):
@@ -319,7 +319,7 @@ class WriteGuards:
                     return
             except (NotLeaderError, ProposalLostError):
                 return  # The broker is set back; who leads now does it again and strikes the note off.
-            except (*ASK_ERRORS, ProposalDroppedError) as error:
+            except (*ASK_ERRORS, CommandDroppedError) as error:
                 if isinstance(error, RefusedError):
                     self._refusals.refused(str(member), f"its writes stay stopped: {error}")
                 else:

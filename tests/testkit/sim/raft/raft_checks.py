@@ -11,10 +11,7 @@ from collections.abc import Iterable
 from controller_core.log.memory import MemoryStore
 from controller_core.raft.log.unstable import Unstable
 from controller_core.raft.types import Entry, HardState, LogIndex, Message, MessageType, Term
-
-
-class SafetyViolation(AssertionError):
-    """The schedule led to a state that must not be."""
+from testkit.check.errors import SafetyViolation
 
 
 class SafetyChecks:

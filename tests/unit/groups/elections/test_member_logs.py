@@ -36,7 +36,7 @@ def test_an_epoch_has_messages_if_it_ends_behind_its_start(
 
 
 @dataclass(frozen=True)
-class Member:
+class LivingMember:
     """A living member with its log; `listed` is whether it told its list."""
 
     starts: Starts
@@ -50,7 +50,7 @@ class Member:
         return LiveBroker(broker_id, last, self.end)
 
 
-def _election(*members: Member, acting_id: int | None = None) -> GroupsDriver:
+def _election(*members: LivingMember, acting_id: int | None = None) -> GroupsDriver:
     """Hold the first election of members 1, 2, ..."""
     driver = GroupsDriver()
     by_id = dict(enumerate(members, 1))
@@ -64,12 +64,12 @@ def _election(*members: Member, acting_id: int | None = None) -> GroupsDriver:
     return driver
 
 
-A_TO_150 = Member(((1, 0), (2, 100)), 150)
+A_TO_150 = LivingMember(((1, 0), (2, 100)), 150)
 """Master of epochs 2, without a message, and 4, with messages from 100 to 150.
 
 The example in `groups.elections.member_logs`.
 """
-B_EMPTY_3 = Member(((1, 0), (3, 100)), 100)
+B_EMPTY_3 = LivingMember(((1, 0), (3, 100)), 100)
 """Master of epoch 3 between them, without a message."""
 
 
@@ -79,56 +79,69 @@ B_EMPTY_3 = Member(((1, 0), (3, 100)), 100)
         pytest.param((A_TO_150, B_EMPTY_3), None, 1, id="an empty later epoch"),
         pytest.param((A_TO_150, B_EMPTY_3), 1, 1, id="an acting master whose list hides its epoch"),
         pytest.param((A_TO_150, B_EMPTY_3), 2, 2, id="an acting master that may write in its empty epoch"),
-        pytest.param((A_TO_150, Member(((1, 0), (3, 100)), 110)), None, 2, id="a later epoch with messages"),
-        pytest.param((A_TO_150, Member(((1, 0), (3, 100)), 110)), 1, 2, id="an old master that still acts"),
-        pytest.param((Member(((1, 0),), 120), B_EMPTY_3), None, 1, id="equal epochs, a longer log"),
-        pytest.param((Member(((1, 0), (2, 100)), 100), B_EMPTY_3), None, 2, id="equal logs: the last master"),
         pytest.param(
-            (Member(((1, 0),), 100), Member(((1, 0),), 100)), None, 1, id="equal in all: the lower id"
+            (A_TO_150, LivingMember(((1, 0), (3, 100)), 110)), None, 2, id="a later epoch with messages"
         ),
-        pytest.param((Member((), 900), Member(((1, 0),), 10)), None, 2, id="a log without epochs"),
+        pytest.param(
+            (A_TO_150, LivingMember(((1, 0), (3, 100)), 110)), 1, 2, id="an old master that still acts"
+        ),
+        pytest.param((LivingMember(((1, 0),), 120), B_EMPTY_3), None, 1, id="equal epochs, a longer log"),
+        pytest.param(
+            (LivingMember(((1, 0), (2, 100)), 100), B_EMPTY_3), None, 2, id="equal logs: the last master"
+        ),
+        pytest.param(
+            (LivingMember(((1, 0),), 100), LivingMember(((1, 0),), 100)),
+            None,
+            1,
+            id="equal in all: the lower id",
+        ),
+        pytest.param(
+            (LivingMember((), 900), LivingMember(((1, 0),), 10)), None, 2, id="a log without epochs"
+        ),
     ],
 )
 def test_the_log_with_the_last_messages_wins(
-    members: tuple[Member, ...], acting_id: int | None, master_id: int
+    members: tuple[LivingMember, ...], acting_id: int | None, master_id: int
 ) -> None:
     assert _election(*members, acting_id=acting_id).group.master_id == master_id
 
 
 def test_heartbeats_alone_would_elect_the_broker_with_the_empty_epoch() -> None:
-    a, b = (Member(one.starts, one.end, listed=False) for one in (A_TO_150, B_EMPTY_3))
+    a, b = (LivingMember(one.starts, one.end, listed=False) for one in (A_TO_150, B_EMPTY_3))
     assert _election(a, b).group.master_id == 2
 
 
 def test_a_member_without_a_list_is_compared_by_its_heartbeat() -> None:
-    silent = Member(((1, 0), (3, 100)), 110, listed=False)
+    silent = LivingMember(((1, 0), (3, 100)), 110, listed=False)
     assert _election(A_TO_150, silent).group.master_id == 2, "its epoch counts as one with messages"
-    silent = Member(((1, 0),), 900, listed=False)
+    silent = LivingMember(((1, 0),), 900, listed=False)
     assert _election(A_TO_150, silent).group.master_id == 1
 
 
 @pytest.mark.parametrize(
     ("replica", "is_ahead"),
     [
-        pytest.param(Member(((1, 0), (2, 100)), 150, is_log_replica=True), False, id="equal"),
-        pytest.param(Member(((1, 0), (3, 100)), 100, is_log_replica=True), False, id="an empty later epoch"),
-        pytest.param(Member(((1, 0), (3, 100)), 110, is_log_replica=True), True, id="a later epoch"),
-        pytest.param(Member(((1, 0), (2, 100)), 151, is_log_replica=True), True, id="a longer log"),
+        pytest.param(LivingMember(((1, 0), (2, 100)), 150, is_log_replica=True), False, id="equal"),
         pytest.param(
-            Member(((1, 0), (3, 100)), 110, listed=False, is_log_replica=True),
+            LivingMember(((1, 0), (3, 100)), 100, is_log_replica=True), False, id="an empty later epoch"
+        ),
+        pytest.param(LivingMember(((1, 0), (3, 100)), 110, is_log_replica=True), True, id="a later epoch"),
+        pytest.param(LivingMember(((1, 0), (2, 100)), 151, is_log_replica=True), True, id="a longer log"),
+        pytest.param(
+            LivingMember(((1, 0), (3, 100)), 110, listed=False, is_log_replica=True),
             False,
             id="no list, a shorter log",
         ),
     ],
 )
-def test_a_log_replica_with_later_messages_holds_the_election(replica: Member, is_ahead: bool) -> None:
+def test_a_log_replica_with_later_messages_holds_the_election(replica: LivingMember, is_ahead: bool) -> None:
     group = _election(A_TO_150, replica).group
     assert (group.master_id, group.failure_reason) == ((None, "LogReplicaAhead") if is_ahead else (1, ""))
 
 
 def test_a_log_replica_with_later_messages_shows_that_the_acting_master_is_an_old_one() -> None:
-    replica = Member(((1, 0), (3, 100)), 110, is_log_replica=True)
-    group = _election(A_TO_150, Member(((1, 0),), 100), replica, acting_id=1).group
+    replica = LivingMember(((1, 0), (3, 100)), 110, is_log_replica=True)
+    group = _election(A_TO_150, LivingMember(((1, 0),), 100), replica, acting_id=1).group
     assert (group.master_id, group.failure_reason) == (None, "LogReplicaAhead")
 
 

@@ -8,10 +8,9 @@ import pytest
 from controller_core.channel.errors import ConnectError
 from controller_core.groups.commands import LiveBroker, MemberLog
 from controller_core.groups.elections.first_elections import EPOCH_JUMP_MAX
-from controller_core.remoting.bodies import EpochEntry, EpochEntryCache
+from controller_core.remoting.bodies import EpochEntryBody, EpochEntryCache
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server.clock import Clock
 from controller_core.server.elections.member_logs import (
     ASKED_AT_ONCE_MAX,
     LIST_BYTES_MAX,
@@ -19,25 +18,14 @@ from controller_core.server.elections.member_logs import (
     LogUnknownError,
     MemberLogs,
 )
+from testkit.clocks.stepped import SteppedClock
 from testkit.raft.groups import CLUSTER, NAME, GroupsDriver
 
 Answer = Callable[[RemotingCommand], RemotingCommand]
 
 
-class SteppedClock(Clock):
-    """Stands still until a test moves it."""
-
-    def __init__(self) -> None:
-        super().__init__("unit")
-        self.at_ms = 1_000
-
-    def now_ms(self) -> int:
-        """Return the time that the test has set."""
-        return self.at_ms
-
-
 def body(broker_id: int, *starts: tuple[int, int], end: int = 150, name: str = NAME) -> bytes:
-    entries = tuple(EpochEntry(7, epoch, start) for epoch, start in starts)
+    entries = tuple(EpochEntryBody(7, epoch, start) for epoch, start in starts)
     return EpochEntryCache(broker_id, name, CLUSTER, entries, end).encode()
 
 

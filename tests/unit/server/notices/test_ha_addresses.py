@@ -16,7 +16,7 @@ WITHIN_S = 60.0
 HA_ADDRESS = "127.0.0.1:10912"
 
 
-class Broker(FakeBroker):
+class BrokerWithHaAddress(FakeBroker):
     """A broker that answers 906 as Java's do, and records the notices."""
 
     def __init__(self, one: OneNode) -> None:
@@ -47,19 +47,19 @@ def _quick_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_slave_that_comes_alive_is_told_what_its_master_says_of_itself(one: OneNode) -> None:
-    async with Broker(one) as master:
+    async with BrokerWithHaAddress(one) as master:
         await master.elect()
         master.is_master = True
-        async with Broker(one) as slave:
+        async with BrokerWithHaAddress(one) as slave:
             told = await asyncio.wait_for(slave.told.get(), WITHIN_S)
             assert told == headers.ExchangeHAInfoRequestHeader(HA_ADDRESS, 7, master.address)
         assert master.told.empty()
 
 
 async def test_a_master_that_has_not_taken_its_office_is_asked_again(one: OneNode) -> None:
-    async with Broker(one) as master:
+    async with BrokerWithHaAddress(one) as master:
         await master.elect()
-        async with Broker(one) as slave:
+        async with BrokerWithHaAddress(one) as slave:
             await asyncio.sleep(0.1)
             assert slave.told.empty()
             master.is_master = True
@@ -67,8 +67,8 @@ async def test_a_master_that_has_not_taken_its_office_is_asked_again(one: OneNod
 
 
 async def test_slaves_are_told_after_a_change_of_master(one: OneNode) -> None:
-    async with Broker(one) as new, Broker(one) as third:
-        old = Broker(one)
+    async with BrokerWithHaAddress(one) as new, BrokerWithHaAddress(one) as third:
+        old = BrokerWithHaAddress(one)
         await old.start()
         await old.elect()
         await old.alter((1, 2, 3), set_epoch=1)
@@ -79,10 +79,10 @@ async def test_slaves_are_told_after_a_change_of_master(one: OneNode) -> None:
 
 
 async def test_who_is_in_the_set_is_told_nothing_more(one: OneNode) -> None:
-    async with Broker(one) as master:
+    async with BrokerWithHaAddress(one) as master:
         await master.elect()
         master.is_master = True
-        async with Broker(one) as slave:
+        async with BrokerWithHaAddress(one) as slave:
             await asyncio.wait_for(slave.told.get(), WITHIN_S)
             await master.alter((1, 2), set_epoch=1)
             rounds = one.controller._ha_addresses._tasks
@@ -94,10 +94,10 @@ async def test_who_is_in_the_set_is_told_nothing_more(one: OneNode) -> None:
 async def test_a_master_that_refuses_is_logged_once_with_its_words(
     one: OneNode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with Broker(one) as master:
+    async with BrokerWithHaAddress(one) as master:
         await master.elect()
         master.is_master = master.refuses = True
-        async with Broker(one) as slave:
+        async with BrokerWithHaAddress(one) as slave:
             async with asyncio.timeout(WITHIN_S):
                 while master.refused < 3:  # noqa: ASYNC110 - without a notification
                     await asyncio.sleep(0.01)

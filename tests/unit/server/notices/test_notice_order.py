@@ -17,7 +17,7 @@ from controller_core.server.notices.notifier import Notifier
 WITHIN_S = 60.0
 
 
-class Brokers(Notifier):
+class RecordingNotifier(Notifier):
     """Replaces the notifier: records the recipients, and answers 906 as the old master would."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ def _notices(*ids: int, master: int) -> list[RoleNotice]:
 
 
 async def test_nobody_else_is_told_before_the_old_master_has_stepped_down() -> None:
-    brokers = Brokers()
+    brokers = RecordingNotifier()
     telling = asyncio.create_task(RoleChanges(brokers).tell(_notices(1, 2, 3, master=2), old_master_id=1))
     await asyncio.wait_for(brokers.asked.wait(), WITHIN_S)
     assert brokers.told == [1]
@@ -61,20 +61,20 @@ async def test_nobody_else_is_told_before_the_old_master_has_stepped_down() -> N
 
 
 async def test_a_dead_old_master_is_not_waited_for() -> None:
-    brokers = Brokers()
+    brokers = RecordingNotifier()
     await RoleChanges(brokers).tell(_notices(2, 3, master=2), old_master_id=1)
     assert brokers.told == [2, 3]
     assert not brokers.asked.is_set()
 
 
 async def test_the_first_master_of_a_group_is_told_at_once_with_all() -> None:
-    brokers = Brokers()
+    brokers = RecordingNotifier()
     await RoleChanges(brokers).tell(_notices(1, 2, master=1), old_master_id=None)
     assert brokers.told == [1, 2]
 
 
 async def test_an_old_master_that_is_elected_again_is_not_waited_for() -> None:
-    brokers = Brokers()
+    brokers = RecordingNotifier()
     await RoleChanges(brokers).tell(_notices(1, 2, master=1), old_master_id=1)
     assert brokers.told == [1, 2]
 
@@ -84,7 +84,7 @@ async def test_an_old_master_that_does_not_step_down_holds_its_group_up_no_longe
     answers: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notice_order, "DEMOTED_WITHIN_S", 0.05)
-    brokers = Brokers()
+    brokers = RecordingNotifier()
     brokers.answers = answers
     await asyncio.wait_for(RoleChanges(brokers).tell(_notices(1, 2, master=2), old_master_id=1), WITHIN_S)
     assert brokers.told == [1, 2]
@@ -93,7 +93,7 @@ async def test_an_old_master_that_does_not_step_down_holds_its_group_up_no_longe
 async def test_a_refusal_is_not_taken_for_a_step_down_and_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    brokers = Brokers()
+    brokers = RecordingNotifier()
     brokers.refuses = True
     monkeypatch.setattr(notice_order, "ASK_PAUSE_S", 0.0)
     monkeypatch.setattr(notice_order, "DEMOTED_WITHIN_S", WITHIN_S)
@@ -113,7 +113,7 @@ async def test_a_refusal_is_not_taken_for_a_step_down_and_is_logged_once(
 
 
 async def test_others_are_told_also_when_the_telling_is_cancelled() -> None:
-    brokers = Brokers()
+    brokers = RecordingNotifier()
     telling = asyncio.create_task(RoleChanges(brokers).tell(_notices(1, 2, master=2), old_master_id=1))
     await asyncio.wait_for(brokers.asked.wait(), WITHIN_S)
     telling.cancel()
@@ -122,7 +122,7 @@ async def test_others_are_told_also_when_the_telling_is_cancelled() -> None:
 
 
 async def test_a_group_is_settled_when_its_last_open_change_has_ended() -> None:
-    changes = RoleChanges(Brokers())
+    changes = RoleChanges(RecordingNotifier())
     with changes.open("g"):
         with changes.open("g"):
             waiting = asyncio.create_task(changes.settled("g"))

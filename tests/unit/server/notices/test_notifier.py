@@ -17,7 +17,7 @@ from testkit.processes.ports import free_port
 WITHIN_S = 60.0
 
 
-class Listener:
+class CountingListener:
     """A port that counts its connections and the requests on them."""
 
     def __init__(self) -> None:
@@ -61,8 +61,8 @@ class Listener:
 
 
 @pytest.fixture
-async def listener() -> AsyncIterator[Listener]:
-    made = Listener()
+async def listener() -> AsyncIterator[CountingListener]:
+    made = CountingListener()
     await made.start()
     yield made
     assert made.server is not None
@@ -90,7 +90,7 @@ def _notice(address: str) -> RoleNotice:
 
 
 async def test_a_living_member_is_dialled_before_there_is_anything_to_tell(
-    listener: Listener, notifier: Notifier
+    listener: CountingListener, notifier: Notifier
 ) -> None:
     notifier.prepare(listener.address)
     await listener.wait_connections(1)
@@ -98,7 +98,7 @@ async def test_a_living_member_is_dialled_before_there_is_anything_to_tell(
 
 
 async def test_a_notice_goes_over_the_connection_that_is_there(
-    listener: Listener, notifier: Notifier
+    listener: CountingListener, notifier: Notifier
 ) -> None:
     notifier.prepare(listener.address)
     await listener.wait_connections(1)
@@ -111,7 +111,7 @@ async def test_a_notice_goes_over_the_connection_that_is_there(
 
 
 async def test_a_connection_that_the_broker_closes_is_dialled_again(
-    listener: Listener, notifier: Notifier
+    listener: CountingListener, notifier: Notifier
 ) -> None:
     notifier.prepare(listener.address)
     await listener.wait_connections(1)
@@ -128,7 +128,7 @@ async def test_a_broker_that_does_not_listen_yet_is_dialled_until_it_does(
     port = free_port()
     notifier.prepare(f"127.0.0.1:{port}")
     await asyncio.sleep(0)
-    late = Listener()
+    late = CountingListener()
     await late.start(port)
     await late.wait_connections(1)
     assert late.server is not None
@@ -136,7 +136,7 @@ async def test_a_broker_that_does_not_listen_yet_is_dialled_until_it_does(
 
 
 async def test_a_member_that_is_gone_is_given_up(
-    listener: Listener, notifier: Notifier, monkeypatch: pytest.MonkeyPatch
+    listener: CountingListener, notifier: Notifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dials = 0
     given_up = asyncio.Event()
@@ -158,7 +158,7 @@ async def test_a_member_that_is_gone_is_given_up(
 
 
 async def test_a_notice_that_is_sent_again_goes_over_a_fresh_connection(
-    listener: Listener, notifier: Notifier, monkeypatch: pytest.MonkeyPatch
+    listener: CountingListener, notifier: Notifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The first may have reached a process that is frozen, or another broker that holds the lent address.
     monkeypatch.setattr(notifier_module, "RESEND_S", 0.05)
@@ -174,7 +174,7 @@ async def test_where_many_are_told_at_once_few_are_dialled_anew(
     monkeypatch.setattr(notifier_module, "RESEND_S", 0.05)
     monkeypatch.setattr(notifier_module, "REDIALS_PER_S", 2)
     notifier._redials_until_s = math.inf  # One second, however long it takes.
-    listeners = [Listener() for _ in range(5)]
+    listeners = [CountingListener() for _ in range(5)]
     try:
         for one in listeners:
             await one.start()

@@ -122,7 +122,7 @@ def _no_wait() -> Iterator[None]:
         yield
 
 
-class Leader:
+class ApplyingLeader:
     """A node that leads and applies proposals at once; it keeps every answer that is not a success."""
 
     is_leader = True
@@ -191,8 +191,8 @@ class Leader:
 def test_every_request_is_refused_with_a_remark_or_becomes_a_command_that_every_node_applies(
     asked: list[RemotingCommand],
 ) -> None:
-    async def run() -> Leader:
-        leader = Leader()
+    async def run() -> ApplyingLeader:
+        leader = ApplyingLeader()
         claim = {
             "clusterName": "c1",
             "brokerName": "b1",
@@ -233,7 +233,7 @@ def well_formed_requests(draw: st.DrawFn) -> RemotingCommand:
 @given(st.lists(well_formed_requests(), max_size=12))
 def test_whatever_ids_are_sent_the_next_broker_still_gets_an_id(asked: list[RemotingCommand]) -> None:
     async def run() -> None:
-        leader = Leader()
+        leader = ApplyingLeader()
         for request in asked:
             answer = await leader.ask(request)
             assert answer is None or answer.code == ResponseCode.SUCCESS or answer.remark

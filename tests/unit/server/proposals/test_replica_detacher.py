@@ -14,7 +14,7 @@ from testkit.fakes.broker import FakeBroker
 from testkit.products.one_controller import OneNode
 
 
-class LogReplica(FakeBroker):
+class FakeLogReplica(FakeBroker):
     """A log replica that records the group's record at each request to detach."""
 
     one: OneNode
@@ -30,8 +30,8 @@ class LogReplica(FakeBroker):
         return None if self.is_mute else RemotingCommand.response_to(request, ResponseCode.SUCCESS)
 
 
-def log_replica(one: OneNode) -> LogReplica:
-    replica = LogReplica([one.remoting], "b1", beat_interval_s=0.05, log_replica=True)
+def log_replica(one: OneNode) -> FakeLogReplica:
+    replica = FakeLogReplica([one.remoting], "b1", beat_interval_s=0.05, log_replica=True)
     replica.one, replica.parted = one, []
     return replica
 
