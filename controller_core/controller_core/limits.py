@@ -67,6 +67,25 @@ LARGE_REQUEST_BYTES_MAX: Final = _limit(
     "request 1006 names all groups: 10,000 names of 255 bytes are 2.5 MB",
 )
 
+# Texts of a request, in UTF-8.
+
+NAME_BYTES_MAX: Final = _limit(
+    "NAME_BYTES_MAX",
+    "bytes",
+    255,
+    "a host name has at most 253 bytes, and RocketMQ names a topic after each broker",
+)
+ADDRESS_BYTES_MAX: Final = _limit(
+    "ADDRESS_BYTES_MAX", "bytes", 300, "of host:port; a host name has at most 253 bytes"
+)
+CHECK_CODE_BYTES_MAX: Final = _limit("CHECK_CODE_BYTES_MAX", "bytes", 400, "an address and milliseconds")
+ID_LIST_BYTES_MAX: Final = _limit("ID_LIST_BYTES_MAX", "bytes", 4_096, "200 of the longest ids")
+TOKEN_BYTES_MAX: Final = _limit("TOKEN_BYTES_MAX", "bytes", 1_024, "of the cluster's token")
+KIND_BYTES_MAX: Final = _limit("KIND_BYTES_MAX", "bytes", 32, "of the kind of a replica")
+GROUP_MEMBERS_MAX: Final = _limit(
+    "GROUP_MEMBERS_MAX", "members", 1_000, "of one group, and ids in one SyncStateSet"
+)
+
 # Memory.
 
 HELD_BYTES_MAX: Final = _limit(

@@ -5,7 +5,7 @@ and Raft's ticks, HTTP and all other connections wait. Here all connections toge
 turn, and take up their bytes in pieces of `PIECE_BYTES`:
 
     there is time left in this turn  ->  the next piece is taken up at once
-    there is none                    ->  the rest waits, and nothing more is read from this connection
+    no time is left in it            ->  the rest waits, and nothing more is read from this connection
     the next turn begins             ->  waiting connections in order, one piece each, kept ones first
 
 Bytes that wait count in the memory budget. A connection that sends little never waits unless others flood,
@@ -27,7 +27,7 @@ class Reader(Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """Whether no more bytes are to be taken up."""
+        """Whether its bytes are not taken up any more."""
         ...
 
     def take(self, data: bytes) -> None:

@@ -22,7 +22,7 @@ again, must be taken up all the same.
 send a heartbeat each second, so a living holder has missed three. It is over before the member would be dead
 of silence.
 
-The home is the reason that a stranger who takes a member during a long pause of its process cannot kill it:
+Because of the home, a stranger cannot take a member during a long pause of its process and then kill it:
 the next heartbeat of the process takes it back, and the end of the stranger's connection sends it home.
 
 The rival is the reason that a late close of a broken connection does not kill a broker that has dialled
@@ -135,7 +135,7 @@ class Holders:
         return True
 
     def move_on(self, member: Held, now_ms: int) -> bool:
-        """Find another holder for a member whose holder has closed; return False if there is none."""
+        """Find another holder for a member whose holder has closed; return False without one."""
         closed_id = member.channel_id
         if member.home_id:
             next_id, beat_ms = member.home_id, member.home_beat_ms

@@ -43,7 +43,7 @@ from controller_core.groups.state import GroupsState
 from controller_core.remoting import headers
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.remoting.errors import HeaderError
+from controller_core.remoting.errors import HeaderError, shown
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.requests.answers import not_leader
 from controller_core.server.requests.forwarding import TOKEN_FIELD, is_forwarded
@@ -113,12 +113,14 @@ class SenderRules:
         if self._speaks_for(channel_id, entry.channel_id):
             return None
         host = self._heartbeats.host_of(channel_id)
-        _log_refused("request 1001 from %s in the name of %s is refused", host, master)
+        name = shown(header.broker_name)
+        member_id = header.master_broker_id
+        _log_refused("request 1001 of %s in the name of %s %d is refused", host, name, member_id)
         if not self._node.is_leader:
             return not_leader(request)
         remark = (
-            f"Rejecting alter syncStateSet request because it did not come from the master {master}, whose "
-            "heartbeats come over another connection"
+            "Rejecting alter syncStateSet request because it did not come from the master: the heartbeats of "
+            f"{header.broker_name} {header.master_broker_id} come over another connection"
         )
         return RemotingCommand.response_to(request, ResponseCode.CONTROLLER_INVALID_MASTER, remark=remark)
 

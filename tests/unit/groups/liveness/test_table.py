@@ -228,7 +228,7 @@ def test_beats_leave_the_heap_as_small_as_the_table() -> None:
 
 @dataclass
 class NaiveMember:
-    """A member by the tables of `liveness.holders`, read anew; a connection of 0 is none."""
+    """A member by the tables of `liveness.holders`, written a second time; 0 is not a connection."""
 
     holder: int
     beat_ms: int = 0

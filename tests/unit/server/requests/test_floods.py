@@ -28,7 +28,7 @@ from testkit.products.one_controller import OneNode
 READY_WITHIN_S = 2.0
 ELECTED_WITHIN_S = 2.0
 STALL_S_MAX = 1.0
-"""How long the loop may serve nobody else."""
+"""How long the loop may serve one party alone."""
 Flood = Callable[[OneNode, threading.Event], None]
 
 
@@ -103,7 +103,7 @@ def _flooded(one: OneNode, flood: Flood) -> Iterator[None]:
 
 @pytest.fixture
 async def longest_stall_s() -> AsyncIterator[list[float]]:
-    """Measure for how long the loop served nobody else."""
+    """Measure for how long the loop served one party alone."""
     longest = [0.0]
 
     async def measure() -> None:
@@ -158,7 +158,7 @@ async def test_members_live_a_new_one_is_taken_up_and_an_election_is_held(
     assert longest_stall_s[0] < STALL_S_MAX
 
 
-async def test_the_end_of_a_connection_with_many_members_blocks_nobody(
+async def test_the_end_of_a_connection_with_many_members_does_not_block_the_loop(
     one: OneNode, longest_stall_s: list[float]
 ) -> None:
     for group in range(5):
