@@ -31,7 +31,7 @@ from controller_core.channel.log_rate import LogRate
 from controller_core.channel.places import Place, Places
 
 TLS_HANDSHAKE_BYTE: Final = 0x16
-_ACCEPTS_AT_ONCE: Final = 256
+_ACCEPTS_AT_ONCE: Final = 64
 _EXHAUSTED_PAUSE_S: Final = 1.0
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 

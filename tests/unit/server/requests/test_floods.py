@@ -27,7 +27,7 @@ from testkit.products.one_controller import OneNode
 
 READY_WITHIN_S = 2.0
 ELECTED_WITHIN_S = 2.0
-STALL_S_MAX = 1.0
+STALL_S_MAX = 2.0
 """How long the loop may serve one party alone."""
 Flood = Callable[[OneNode, threading.Event], None]
 
