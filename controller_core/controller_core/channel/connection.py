@@ -35,7 +35,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
-from controller_core.channel.deadlines import Deadlines, Progress
+from controller_core.channel.deadlines import ConnectionProgress, ProgressDeadlines
 from controller_core.channel.errors import CallTimeoutError, ConnectionClosedError
 from controller_core.channel.log_rate import LogRate
 from controller_core.channel.memory import MemoryBudget
@@ -103,7 +103,7 @@ class Connection(asyncio.Protocol):
         self._held_bytes = 0
         self._waiting_bytes = 0
         self._written_bytes = 0
-        self._progress = Progress(self._loop.time())
+        self._progress = ConnectionProgress(self._loop.time())
         self._calls: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._next_opaque = 1
         self._unsent: list[bytes] = []
@@ -146,7 +146,7 @@ class Connection(asyncio.Protocol):
         self._waiting_bytes += request_bytes
         self._report_held()
 
-    def overdue(self, now_s: float, deadlines: Deadlines) -> str | None:
+    def overdue(self, now_s: float, deadlines: ProgressDeadlines) -> str | None:
         """Return which deadline the peer passes, by the look of now; None if none."""
         unsent_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
         return self._progress.problem(

@@ -21,7 +21,7 @@ LOOK_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Deadlines:
+class ProgressDeadlines:
     """Bounds of one port, in seconds."""
 
     first_request_s_max: float = limits.FIRST_REQUEST_S_MAX
@@ -29,7 +29,7 @@ class Deadlines:
     write_s_max: float = limits.WRITE_S_MAX
 
 
-class Progress:
+class ConnectionProgress:
     """When a connection progressed last, by the looks of its port.
 
     Attributes:
@@ -47,7 +47,7 @@ class Progress:
         self._write_since_s = now_s
 
     def problem(
-        self, now_s: float, deadlines: Deadlines, *, frame_at: int | None, drained_bytes: int | None
+        self, now_s: float, deadlines: ProgressDeadlines, *, frame_at: int | None, drained_bytes: int | None
     ) -> str | None:
         """Return which bound the connection passes; None while it keeps them.
 

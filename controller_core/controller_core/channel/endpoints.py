@@ -14,7 +14,7 @@ from typing import Final
 
 from controller_core import limits
 from controller_core.channel.connection import UNSENT_BYTES_MAX, Connection, RequestHandler, refuse
-from controller_core.channel.deadlines import LOOK_S, Deadlines
+from controller_core.channel.deadlines import LOOK_S, ProgressDeadlines
 from controller_core.channel.errors import (
     ConnectError,
     ConnectionClosedError,
@@ -24,7 +24,7 @@ from controller_core.channel.errors import (
 from controller_core.channel.listener import Listener
 from controller_core.channel.log_rate import LogRate
 from controller_core.channel.memory import MemoryBudget
-from controller_core.channel.places import Place, Places
+from controller_core.channel.places import Places, PortPlace
 from controller_core.channel.turns import Turns
 from controller_core.remoting.frame import ANY_FRAMES, FrameBounds
 
@@ -65,7 +65,7 @@ class PortBounds:
     frames: FrameBounds = ANY_FRAMES
     unsent_bytes_max: int = UNSENT_BYTES_MAX
     budget: MemoryBudget | None = None
-    deadlines: Deadlines | None = None
+    deadlines: ProgressDeadlines | None = None
     shares_turns: bool = False
 
 
@@ -120,7 +120,7 @@ class Server:
     """
 
     def __init__(self, on_connection: Callable[[Connection], object], bounds: PortBounds) -> None:
-        self.connections: dict[Connection, Place] = {}
+        self.connections: dict[Connection, PortPlace] = {}
         self.places = Places(bounds.connections_max, bounds.source_connections_max)
         self._on_connection = on_connection
         self._bounds = bounds
@@ -193,7 +193,7 @@ class Server:
         )
         await self._listener.listen(host, port, BACKLOG_MAX)
 
-    def _protocol(self, place: Place | None = None) -> Connection:
+    def _protocol(self, place: PortPlace | None = None) -> Connection:
         return Connection(
             on_made=partial(self._made, place),
             unsent_bytes_max=self._bounds.unsent_bytes_max,
@@ -202,7 +202,7 @@ class Server:
             turns=self._turns,
         )
 
-    def _made(self, place: Place | None, connection: Connection) -> None:
+    def _made(self, place: PortPlace | None, connection: Connection) -> None:
         if self._closed:  # accepted by the loop before, made after
             connection.abort()
             return
@@ -221,7 +221,7 @@ class Server:
         self.places.give_back(self.connections.pop(connection))
         self._silent.pop(connection, None)
 
-    def _look(self, deadlines: Deadlines) -> None:
+    def _look(self, deadlines: ProgressDeadlines) -> None:
         """Close connections that pass a deadline: only one without a request, or that holds bytes, can."""
         loop = asyncio.get_running_loop()
         self._look_timer = loop.call_later(LOOK_S, self._look, deadlines)

@@ -27,7 +27,7 @@ from aiohttp.typedefs import Middleware
 from controller_core import limits
 from controller_core.channel.http_log import server_log
 from controller_core.channel.listener import Listener
-from controller_core.channel.places import Place, Places
+from controller_core.channel.places import Places, PortPlace
 
 BACKLOG_MAX: Final = 128
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -84,7 +84,7 @@ class HttpPort:
             await self._listener.close()
         await self._runner.cleanup()
 
-    def _protocol(self, place: Place) -> asyncio.Protocol:
+    def _protocol(self, place: PortPlace) -> asyncio.Protocol:
         server = self._runner.server
         if server is None:  # stopped between accepting and now
             return asyncio.Protocol()
@@ -121,7 +121,7 @@ class _Guard(asyncio.Protocol):
     def __init__(
         self,
         inner: asyncio.Protocol,
-        place: Place,
+        place: PortPlace,
         on_lost: Callable[["_Guard"], object],
         write_s_max: float,
     ) -> None:

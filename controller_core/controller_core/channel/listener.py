@@ -28,7 +28,7 @@ from typing import Final
 
 from controller_core import limits
 from controller_core.channel.log_rate import LogRate
-from controller_core.channel.places import Place, Places
+from controller_core.channel.places import Places, PortPlace
 
 TLS_HANDSHAKE_BYTE: Final = 0x16
 _ACCEPTS_AT_ONCE: Final = 64
@@ -48,7 +48,7 @@ class Listener:
 
     def __init__(
         self,
-        make_protocol: Callable[[Place], asyncio.Protocol],
+        make_protocol: Callable[[PortPlace], asyncio.Protocol],
         context: ssl.SSLContext | None,
         *,
         plain_allowed: bool,
@@ -69,7 +69,7 @@ class Listener:
         self._places = places
         self._loop = asyncio.get_running_loop()
         self._listening: list[socket.socket] = []
-        self._silent: dict[socket.socket, tuple[Place, asyncio.TimerHandle]] = {}
+        self._silent: dict[socket.socket, tuple[PortPlace, asyncio.TimerHandle]] = {}
         self._starting: dict[asyncio.Task[None], socket.socket] = {}
 
     async def listen(self, host: str, port: int, backlog: int) -> None:
@@ -166,13 +166,13 @@ class Listener:
         self._loop.remove_reader(accepted)
         self._begin(accepted, place, is_tls=is_tls)
 
-    def _begin(self, accepted: socket.socket, place: Place, *, is_tls: bool) -> None:
+    def _begin(self, accepted: socket.socket, place: PortPlace, *, is_tls: bool) -> None:
         task = self._loop.create_task(self._start(accepted, place, is_tls=is_tls))
         place.close = partial(_shut_down, accepted)  # which also fails a handshake
         self._starting[task] = accepted
         task.add_done_callback(self._starting.pop)
 
-    async def _start(self, accepted: socket.socket, place: Place, *, is_tls: bool) -> None:
+    async def _start(self, accepted: socket.socket, place: PortPlace, *, is_tls: bool) -> None:
         try:
             await self._loop.connect_accepted_socket(
                 lambda: self._make_protocol(place),

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Final
 
 
-class Place:
+class PortPlace:
     """One connection's place.
 
     Attributes:
@@ -50,15 +50,15 @@ class Places:
         self.source_max = source_max
         self.turned_away = 0
         self._open = 0
-        self._waiting: Final[dict[Place, None]] = {}
-        self._by_source: Final[dict[str, dict[Place, None]]] = {}
+        self._waiting: Final[dict[PortPlace, None]] = {}
+        self._by_source: Final[dict[str, dict[PortPlace, None]]] = {}
 
     @property
     def taken(self) -> int:
         """How many connections have a place."""
         return self._open
 
-    def take(self, host: str) -> Place | None:
+    def take(self, host: str) -> PortPlace | None:
         """Return a place for a new connection; None if no other is idle."""
         if len(self._by_source.get(host, ())) >= self.source_max:
             self._oldest_gives_way(self._by_source[host])
@@ -67,12 +67,12 @@ class Places:
                 self.turned_away += 1
                 return None
             self._oldest_gives_way(self._waiting)
-        place = Place(host)
+        place = PortPlace(host)
         self._open += 1
         self._enter(place)
         return place
 
-    def keep(self, place: Place, *, kept: bool) -> None:
+    def keep(self, place: PortPlace, *, kept: bool) -> None:
         """Change whether others give way before this connection.
 
         One that may give way again counts as new.
@@ -85,7 +85,7 @@ class Places:
         else:
             self._enter(place)
 
-    def give_back(self, place: Place) -> None:
+    def give_back(self, place: PortPlace) -> None:
         """Learn that a connection has ended."""
         if place.is_over:
             return
@@ -94,17 +94,17 @@ class Places:
         if not place.is_kept:
             self._leave(place)
 
-    def _oldest_gives_way(self, places: dict[Place, None]) -> None:
+    def _oldest_gives_way(self, places: dict[PortPlace, None]) -> None:
         oldest = next(iter(places))
         self.turned_away += 1
         self.give_back(oldest)
         oldest.close()
 
-    def _enter(self, place: Place) -> None:
+    def _enter(self, place: PortPlace) -> None:
         self._waiting[place] = None
         self._by_source.setdefault(place.host, {})[place] = None
 
-    def _leave(self, place: Place) -> None:
+    def _leave(self, place: PortPlace) -> None:
         del self._waiting[place]
         of_source = self._by_source[place.host]
         del of_source[place]

@@ -20,7 +20,7 @@ TURN_S: Final = 0.01
 PIECE_BYTES: Final = 16 * 1024
 
 
-class Reader(Protocol):
+class TurnTaker(Protocol):
     """A connection, as this module sees it."""
 
     is_kept: bool
@@ -45,13 +45,13 @@ class Turns:
     def __init__(self) -> None:
         """Begin with a turn that is unused; the running loop's."""
         self._loop: Final = asyncio.get_running_loop()
-        self._kept: Final[deque[Reader]] = deque()
-        self._others: Final[deque[Reader]] = deque()
-        self._waiting: Final[dict[Reader, bytes]] = {}
+        self._kept: Final[deque[TurnTaker]] = deque()
+        self._others: Final[deque[TurnTaker]] = deque()
+        self._waiting: Final[dict[TurnTaker, bytes]] = {}
         self._used_s = 0.0
         self._is_scheduled = False
 
-    def take(self, reader: Reader, data: bytes) -> None:
+    def take(self, reader: TurnTaker, data: bytes) -> None:
         """Take up bytes that came in, now or in a later turn."""
         if not self._is_scheduled:
             self._is_scheduled = True
@@ -81,14 +81,14 @@ class Turns:
         else:
             self._is_scheduled = False
 
-    def _queue(self, reader: Reader) -> None:
+    def _queue(self, reader: TurnTaker) -> None:
         (self._kept if reader.is_kept else self._others).append(reader)
 
-    def _wait(self, reader: Reader, data: bytes) -> None:
+    def _wait(self, reader: TurnTaker, data: bytes) -> None:
         self._waiting[reader] = data
         reader.wait_turn(len(data))
 
-    def _take_piece(self, reader: Reader, data: bytes) -> bytes:
+    def _take_piece(self, reader: TurnTaker, data: bytes) -> bytes:
         """Take up one piece; return the rest."""
         if reader.is_closed:
             return b""

@@ -16,7 +16,7 @@ import pytest
 
 from controller_core import limits
 from controller_core.channel import Server, connect, serve
-from controller_core.channel.deadlines import Deadlines
+from controller_core.channel.deadlines import ProgressDeadlines
 from controller_core.channel.endpoints import PortBounds
 from controller_core.channel.log_rate import LogRate
 from controller_core.channel.memory import MemoryBudget
@@ -156,7 +156,7 @@ async def test_bytes_that_a_client_does_not_read_count_until_it_reads_them(
 
 
 def _deadlines(budget: MemoryBudget, **seconds: float) -> PortBounds:
-    far = Deadlines(first_request_s_max=LIMIT_S, frame_s_max=LIMIT_S, write_s_max=LIMIT_S)
+    far = ProgressDeadlines(first_request_s_max=LIMIT_S, frame_s_max=LIMIT_S, write_s_max=LIMIT_S)
     return replace(BOUNDS, budget=budget, deadlines=replace(far, **seconds))
 
 

@@ -38,11 +38,11 @@ from typing import Final, Protocol
 from controller_core.groups.keys import ReplicaKey
 
 NO_CHANNEL_ID: Final = 0
-"""Held by no connection: a controller has forwarded a sign of life."""
+"""HeldMember by no connection: a controller has forwarded a sign of life."""
 MOVE_AFTER_MS: Final = 3_000
 
 
-class Held(Protocol):
+class HeldMember(Protocol):
     """What the rules need to know of a member."""
 
     key: ReplicaKey
@@ -88,7 +88,7 @@ class Holders:
         """Return the members of groups of this name that a connection holds."""
         return self._held.get(channel_id, {}).get(broker_name, ())
 
-    def hold(self, member: Held, channel_id: int) -> None:
+    def hold(self, member: HeldMember, channel_id: int) -> None:
         """Let a connection hold a member that no connection holds."""
         member.channel_id = channel_id
         names = self._held.get(channel_id)
@@ -102,14 +102,14 @@ class Holders:
         if is_first:
             self.on_channel(channel_id, True)
 
-    def release(self, member: Held) -> None:
+    def release(self, member: HeldMember) -> None:
         """Let the holder of a member go, and its home and rival too, if it has them."""
         self._let_go(member)
         self._unlink(member.home_id, member.key)
         self._unlink(member.rival_id, member.key)
         member.home_id = member.rival_id = NO_CHANNEL_ID
 
-    def take(self, member: Held, channel_id: int, now_ms: int) -> bool:
+    def take(self, member: HeldMember, channel_id: int, now_ms: int) -> bool:
         """Return whether a heartbeat over a connection counts.
 
         If so, that connection holds the member now.
@@ -134,7 +134,7 @@ class Holders:
             self._link(home_id, member.key)
         return True
 
-    def move_on(self, member: Held, now_ms: int) -> bool:
+    def move_on(self, member: HeldMember, now_ms: int) -> bool:
         """Find another holder for a member whose holder has closed; return False without one."""
         closed_id = member.channel_id
         if member.home_id:
@@ -156,7 +156,7 @@ class Holders:
         """Forget a closed connection as home and rival; return the members of which it was one."""
         return tuple(self._linked.pop(channel_id, ()))
 
-    def _let_go(self, member: Held) -> None:
+    def _let_go(self, member: HeldMember) -> None:
         channel_id, key = member.channel_id, member.key
         names = self._held[channel_id]
         keys = names[key.broker_name]

@@ -19,7 +19,7 @@ from typing import Final
 
 from controller_core import limits
 from controller_core.channel.connection import Connection
-from controller_core.channel.deadlines import Deadlines
+from controller_core.channel.deadlines import ProgressDeadlines
 from controller_core.channel.endpoints import PortBounds, Server, ServerTls, serve
 from controller_core.channel.errors import ConnectionClosedError
 from controller_core.channel.memory import MemoryBudget
@@ -68,7 +68,7 @@ class RemotingServer:
             frames=CONTROL_BOUNDS,
             unsent_bytes_max=limits.UNSENT_ANSWERS_BYTES_MAX,
             budget=self.budget,
-            deadlines=Deadlines(),
+            deadlines=ProgressDeadlines(),
             shares_turns=True,
         )
         self._server = await serve(host, port, self._on_connection, bounds, tls=tls)

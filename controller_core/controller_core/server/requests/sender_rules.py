@@ -48,6 +48,7 @@ from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.requests.answers import not_leader
 from controller_core.server.requests.forwarding import TOKEN_FIELD, is_forwarded
 from controller_core.server.requests.interfaces import NodeReads
+from controller_core.server.settings.config import Settings
 from controller_core.server.settings.live_config import LiveConfig
 
 ADMIN_REMARK: Final = (
@@ -86,7 +87,7 @@ class SenderRules:
 
     def _may_administer(self, channel_id: int, request: RemotingCommand) -> bool:
         settings = self._config.settings
-        if settings.takes_plain_admin or self._is_sent_on(channel_id, request):
+        if takes_plain_admin(settings) or self._is_sent_on(channel_id, request):
             return True
         given = (request.ext or {}).get(TOKEN_FIELD, "")
         token = settings.http_token
@@ -135,6 +136,13 @@ class SenderRules:
             and not self._heartbeats.table.holders.count(channel_id)
             and not self._heartbeats.unregistered.holders.count(channel_id)
         )
+
+
+def takes_plain_admin(settings: Settings) -> bool:
+    """Return whether every client may send the requests of an administrator."""
+    if settings.plain_admin_requests != "auto":
+        return settings.plain_admin_requests == "true"
+    return settings.tls_server_mode == "disabled" or not settings.tls_server_cert_path
 
 
 def _is_admin(request: RemotingCommand) -> bool:

@@ -318,13 +318,6 @@ class Settings:
         return next(peer for peer in self.peers if peer.name == self.self_id)
 
     @property
-    def takes_plain_admin(self) -> bool:
-        """Whether every client may send the requests of an administrator."""
-        if self.plain_admin_requests != "auto":
-            return self.plain_admin_requests == "true"
-        return self.tls_server_mode == "disabled" or not self.tls_server_cert_path
-
-    @property
     def listen_host(self) -> str:
         """Where the ports listen: `bindAddress`.
 

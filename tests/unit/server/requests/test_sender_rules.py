@@ -158,7 +158,7 @@ async def test_mqadmin_without_certificates_is_an_administrator_by_default(
 )
 def test_plain_administrators_end_with_the_first_certificate(keys: dict[str, str], taken: bool) -> None:
     base = {"controllerDLegerGroup": "g", "controllerDLegerPeers": "n0-127.0.0.1:9878"}
-    assert load(base | keys)[0].takes_plain_admin is taken
+    assert sender_rules.takes_plain_admin(load(base | keys)[0]) is taken
 
 
 async def test_a_broker_whose_old_connection_is_silent_goes_on_over_its_new_one(one: OneNode) -> None:
