@@ -14,7 +14,7 @@ Who is the master, for 1001:
 |---|---|
 | the connection that holds the master | taken |
 | another connection of the same host, which holds no other member | taken |
-| any other connection | refused: 2002 by the leader, 2007 by a follower |
+| any other connection | refused: 16 by the leader, 2007 by a follower |
 
 Why also the second row: a broker sends 1001 to the leader's address of request 1005, and heartbeats to each
 address of its own `controllerAddr`. Where the two are spelt differently, it has two connections.
@@ -123,7 +123,7 @@ class SenderRules:
             "Rejecting alter syncStateSet request because it did not come from the master: the heartbeats of "
             f"{header.broker_name} {header.master_broker_id} come over another connection"
         )
-        return RemotingCommand.response_to(request, ResponseCode.CONTROLLER_INVALID_MASTER, remark=remark)
+        return RemotingCommand.response_to(request, ResponseCode.NO_PERMISSION, remark=remark)
 
     def _speaks_for(self, channel_id: int, holder_id: int) -> bool:
         """Return whether a connection is that of the member that another one holds."""

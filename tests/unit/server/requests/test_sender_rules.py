@@ -81,7 +81,7 @@ async def test_the_syncstateset_is_changed_over_the_masters_own_connection_only(
             async with _from(one, host) as stranger:
                 await stranger.call(_beat(66), WITHIN_S)
                 refused = await _ask(stranger, 1001, *_alter(one, 1, 2))
-                assert refused.code == ResponseCode.CONTROLLER_INVALID_MASTER
+                assert refused.code == ResponseCode.NO_PERMISSION
                 assert "it did not come from the master" in (refused.remark or "")
         assert one.group().sync_state_set == (1,)
         assert (await master.alter((1, 2), one.group().set_epoch)).code == ResponseCode.SUCCESS
@@ -100,7 +100,7 @@ async def test_the_mark_of_a_forwarded_request_is_believed_only_from_a_controlle
     async with one.broker() as master, one.broker():
         await master.elect()
         for host, code in (
-            ("127.0.0.9", ResponseCode.CONTROLLER_INVALID_MASTER),
+            ("127.0.0.9", ResponseCode.NO_PERMISSION),
             ("127.0.0.5", ResponseCode.SUCCESS),
         ):
             async with _from(one, host) as sender:
