@@ -7,6 +7,8 @@ from pydantic import Field
 from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, kept_by
 from rocketmq_operator.api.common import LostMembers, Resources, StorageSpec
 from rocketmq_operator.api.conditions import Conditions
+from rocketmq_operator.api.pods.jvm import Jvm
+from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
 from rocketmq_operator.api.proxy import Proxy
 
 VERSION_DEFAULT = "5.5.0"
@@ -23,6 +25,12 @@ class NameServersSpec(SpecModel):
     """How many. One more than may fail."""
     resources: Resources = Resources(cpu="250m", memory="1Gi")
     """Of each name server."""
+    jvm: Jvm | None = None
+    """Of each name server."""
+    pod: PodSettings | None = None
+    """Of their pods."""
+    pod_override: PodOverride | None = None
+    """Laid over their pods."""
 
 
 class ControllersSpec(SpecModel):
@@ -46,6 +54,10 @@ class ControllersSpec(SpecModel):
     """Volume of each controller: its log and snapshots."""
     resources: Resources = Resources(cpu="250m", memory="512Mi")
     """Of each controller."""
+    pod: PodSettings | None = None
+    """Of their pods."""
+    pod_override: PodOverride | None = None
+    """Laid over their pods."""
     lost_members: LostMembers = LostMembers()
     """What becomes of a controller whose node is gone for good."""
 
@@ -102,7 +114,7 @@ class RocketMQClusterStatus(StatusModel):
     observed_generation: Annotated[int, Field(ge=0)] = 0
     """The generation that was acted on."""
     conditions: Conditions = ()
-    """Ready, QuorumHealthy, ProxyReady, Progressing, VersionSound and Paused."""
+    """Ready, QuorumHealthy, ProxyReady, Progressing, VersionSound, PodsAccepted and Paused."""
     version: Annotated[str, Field(max_length=32)] = ""
     """Version of RocketMQ that the spec requests."""
     leader: Annotated[str, Field(max_length=253)] = ""

@@ -1,12 +1,15 @@
 """The plan of a RocketMQCluster: make its children what the spec says, and remove what it no longer asks for.
 
+If the operator refuses the pods of the spec (`observed_pods`), it changes none of that: it applies no part of
+a spec without the others.
+
 That covers the Services of deleted pods, and all objects of proxies when the spec no longer has proxies. Pods
 that an earlier spec broke are replaced before anything that may have to wait
 (`controller_rolling.replace_broken`). Membership of the controllers comes last (`controller_members`, then
 `controller_rolling`): it may wait for long, and nothing else has to wait with it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rocketmq_operator.api.names import COMPONENT_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
@@ -18,6 +21,7 @@ from rocketmq_operator.plan.cluster.controller_members import (
 )
 from rocketmq_operator.plan.cluster.controller_rolling import replace_broken, roll
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
+from rocketmq_operator.plan.cluster.observed_pods import known_addresses, pod_refusal
 from rocketmq_operator.plan.cluster.proxies import PROXY, hosts_needed, proxy_children, proxy_deployment
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import (
@@ -28,7 +32,7 @@ from rocketmq_operator.plan.common.actions import (
     first_until_wait,
 )
 from rocketmq_operator.plan.common.claimed_names import names_of_cluster
-from rocketmq_operator.plan.common.objects import Json, ObjectKey, belongs_to, cluster_ip, key_of
+from rocketmq_operator.plan.common.objects import Json, ObjectKey, belongs_to, key_of
 from rocketmq_operator.plan.common.ownership import why_name_is_taken
 from rocketmq_operator.plan.common.parts import with_live_claim_templates
 from rocketmq_operator.plan.common.waits import PAUSED, unknown_address
@@ -47,6 +51,15 @@ def cluster_plan(observed: ObservedCluster) -> ResourcePlan:
         wait := why_name_is_taken(owner, names_of_cluster(owner.name, spec), known, observed.name_lookup)
     ) is not None:
         return ResourcePlan((), wait)
+    if (refused := pod_refusal(observed)) is not None:
+        return first_until_wait(
+            (
+                replace_broken(observed),
+                _replace_broken_name_servers(observed),
+                _free_lost_controllers(observed),
+                ResourcePlan((), refused),
+            )
+        )
     members = next_change(observed)
     peers = listed_peer_count(observed, members.replicas)
     wanted = (*cluster_children(owner, spec, observed.token, peers), *proxy_children(owner, spec))
@@ -71,7 +84,7 @@ def _controller_set(observed: ObservedCluster, replicas: int) -> ResourcePlan:
     Pods made without them would be replaced at once.
     """
     owner = observed.owner
-    hosts = _known_addresses(observed, names.controller_hosts(owner.name, owner.namespace))
+    hosts = known_addresses(observed, names.controller_hosts(owner.name, owner.namespace))
     if (wait := unknown_address(hosts)) is not None:
         return ResourcePlan((), wait)
     body = controller_set(owner, observed.spec, replicas, hosts)
@@ -111,16 +124,10 @@ def _proxies(observed: ObservedCluster) -> ResourcePlan:
     key = ObjectKey("Deployment", names.proxies(owner.name))
     if key not in observed.children and not observed.brokers_ready:
         return NO_STEPS
-    hosts = _known_addresses(observed, hosts_needed(owner, spec))
+    hosts = known_addresses(observed, hosts_needed(owner, spec))
     if (wait := unknown_address(hosts)) is not None:
         return ResourcePlan((), wait)
     return child_steps(owner, [proxy_deployment(owner, spec, hosts)], observed.children)
-
-
-def _known_addresses(observed: ObservedCluster, hosts: Iterable[str]) -> dict[str, str]:
-    """Return ClusterIP by DNS name of a pod; empty until one exists."""
-    services = {host: observed.children.get(ObjectKey("Service", names.pod_of(host))) for host in hosts}
-    return {host: "" if live is None else cluster_ip(live) for host, live in services.items()}
 
 
 def _leftovers(observed: ObservedCluster, wanted: Sequence[Json]) -> ResourcePlan:

@@ -16,6 +16,9 @@
 10. volumes: the operator expands claims smaller than the spec, last because a storage class may refuse for
     ever.
 
+If the operator refuses the pods of the spec (`observed_pods`), it serves the addresses that exist and skips
+2, 6, 7 and 8: it applies no part of a spec without the others.
+
 A concern that waits stops those after it. Records are an exception: they come even while something waits,
 because they change nothing. Nothing is remembered between two looks.
 """
@@ -49,13 +52,13 @@ from rocketmq_operator.plan.group.children import (
     broker_ports,
     broker_set,
     fixed_children,
-    hosts_needed,
     log_replica_set,
     member_names,
     member_service,
 )
 from rocketmq_operator.plan.group.failovers import record_steps
 from rocketmq_operator.plan.group.observed import ObservedGroup
+from rocketmq_operator.plan.group.observed_pods import known_hosts, pod_refusal
 from rocketmq_operator.plan.group.rolling import hand_over, replace_broken, roll, successors
 from rocketmq_operator.plan.group.switchover import switchover
 from rocketmq_operator.plan.group.takeover import MemberEndpoint
@@ -80,6 +83,13 @@ def group_plan(observed: ObservedGroup) -> ResourcePlan:
 
 def _concerns(observed: ObservedGroup) -> Iterator[ResourcePlan]:
     yield _names(observed)
+    if (refused := pod_refusal(observed)) is not None:
+        yield endpoint_slices(observed)
+        yield replace_broken(observed)
+        yield switchover(observed)
+        yield _free_lost_members(observed)
+        yield ResourcePlan((), refused)
+        return
     yield _services(observed)
     yield endpoint_slices(observed)
     yield _configuration(observed)
@@ -214,15 +224,7 @@ def _configuration(observed: ObservedGroup) -> ResourcePlan:
 
 def _wait_for_addresses(observed: ObservedGroup) -> ResourcePlan:
     """Wait for addresses that are not known yet: a pod made without them would be replaced at once."""
-    return ResourcePlan((), unknown_address(_known_hosts(observed)))
-
-
-def _known_hosts(observed: ObservedGroup) -> dict[str, str]:
-    """Return ClusterIP by DNS name of all that members are configured with; empty until one exists."""
-    if observed.cluster is None:
-        return {}
-    hosts = hosts_needed(observed.owner, observed.spec, observed.cluster)
-    return {host: observed.cluster_addresses.get(names.pod_of(host), "") for host in hosts}
+    return ResourcePlan((), unknown_address(known_hosts(observed)))
 
 
 def _free_lost_members(observed: ObservedGroup) -> ResourcePlan:
@@ -242,7 +244,7 @@ def _free_lost_members(observed: ObservedGroup) -> ResourcePlan:
 
 def _pod_templates(observed: ObservedGroup) -> ResourcePlan:
     """Give the StatefulSets that exist the pods of the spec, at the size that they have."""
-    known = unknown_address(_known_hosts(observed)) is None
+    known = unknown_address(known_hosts(observed)) is None
     return _sets(observed, _sizes(observed)) if known else NO_STEPS
 
 
@@ -269,7 +271,7 @@ def _sets(observed: ObservedGroup, sizes: Mapping[str, int]) -> ResourcePlan:
     """Bring these StatefulSets to these sizes, and to the pods of the spec."""
     if observed.cluster is None:
         return NO_STEPS
-    hosts, kept = _known_hosts(observed), []
+    hosts, kept = known_hosts(observed), []
     for set_name, size in sizes.items():
         made = broker_set if set_name == observed.owner.name else log_replica_set
         body = made(observed.owner, observed.spec, observed.cluster, size, hosts)
