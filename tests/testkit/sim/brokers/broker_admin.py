@@ -2,7 +2,7 @@
 
 They are its HA address (906), its settings (25, 26), its slaves (907), its epochs (1007).
 
-`minInSyncReplicas` is the one setting that it has. A file holds it, so it outlives the process; a controller
+`minInSyncReplicas` is the one setting of it that can be changed. A file holds it, so it outlives the process; a controller
 stops the writes of a living master with it, and must never leave it behind.
 
 Source: RocketMQ 5.4.0 AdminBrokerProcessor.java, AutoSwitchHAService.getRuntimeInfo.
@@ -47,7 +47,8 @@ def answer(broker: Administered, connection: Connection, request: RemotingComman
             header = headers.ExchangeHAInfoResponseHeader(address, broker.log.end, address)
             return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
         case RequestCode.GET_BROKER_CONFIG:
-            body = properties.write({SETTING: str(broker.in_sync_min)}).encode()
+            settings = {SETTING: str(broker.in_sync_min), "allAckInSyncStateSet": "true"}
+            body = properties.write(settings).encode()
             return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
         case RequestCode.UPDATE_BROKER_CONFIG:
             broker.in_sync_min = int(properties.parse(request.body.decode())[SETTING])
