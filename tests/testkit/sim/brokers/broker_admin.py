@@ -2,7 +2,7 @@
 
 They are its HA address (906), its settings (25, 26), its slaves (907), its epochs (1007).
 
-`minInSyncReplicas` is the one setting of it that can be changed. A file holds it, so it outlives the process; a controller
+`minInSyncReplicas` is its one setting that changes. A file holds it, so it outlives the process; a controller
 stops the writes of a living master with it, and must never leave it behind.
 
 Source: RocketMQ 5.4.0 AdminBrokerProcessor.java, AutoSwitchHAService.getRuntimeInfo.
