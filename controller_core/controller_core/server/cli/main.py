@@ -18,6 +18,7 @@ import uvloop
 from controller_core.command_line.program import MisuseError, Parser, program, run
 from controller_core.server.cli import client, members
 from controller_core.server.cli.load_generator import WORKLOADS, BenchError, BenchPlan, run_bench
+from controller_core.server.cli.route_front import MISUSES, add_route_front
 from controller_core.server.settings.config import ConfigError, reference_lines
 
 EXIT_LOG: Final = 3
@@ -27,7 +28,9 @@ OUTPUT_HELP: Final = "form of the output (default: text)"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
-    return run(parser(), arguments, misuses=(ConfigError,), failures=(client.ClientError, BenchError))
+    return run(
+        parser(), arguments, misuses=(ConfigError, *MISUSES), failures=(client.ClientError, BenchError)
+    )
 
 
 def parser() -> Parser:
@@ -42,6 +45,7 @@ def parser() -> Parser:
     _add_client_commands(commands)
     _add_inspect(commands)
     _add_bench(commands)
+    add_route_front(commands)
     settings = commands.add_parser("settings", help="print every setting with meaning, range and default")
     settings.set_defaults(carry_out=_settings)
     return whole
