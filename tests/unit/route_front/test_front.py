@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -17,6 +18,7 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.routes import TopicRouteData
 from controller_core.route_front.front import RouteFront
 from controller_core.route_front.http_pages import HttpPages
+from controller_core.route_front.numbers import Result
 from controller_core.route_front.settings import RouteFrontBounds, RouteFrontSettings
 
 LIMIT_S = 60.0
@@ -120,16 +122,12 @@ async def test_a_request_reaches_the_name_server_as_the_client_wrote_it(
     make: Make, name_server: PlayedNameServer
 ) -> None:
     front = await make([_at(name_server)])
-    request = replace_all(ASK, language=LanguageCode.JAVA, version=475, serialize_type=SerializeType.ROCKETMQ)
+    request = msgspec.structs.replace(
+        ASK, language=LanguageCode.JAVA, version=475, serialize_type=SerializeType.ROCKETMQ
+    )
     await _ask(front, request)
     (received,) = name_server.received
-    assert replace_all(received, opaque=0) == replace_all(request, opaque=0)
-
-
-def replace_all(command: RemotingCommand, **fields: object) -> RemotingCommand:
-    """Return a command with other values of some fields."""
-    values = {name: getattr(command, name) for name in command.__struct_fields__}
-    return RemotingCommand(**(values | fields))
+    assert msgspec.structs.replace(received, opaque=0) == msgspec.structs.replace(request, opaque=0)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +186,7 @@ async def test_without_a_name_server_a_client_gets_the_reason(make: Make) -> Non
     answer = await _ask(front)
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert (answer.remark or "").startswith("no name server answered: 127.0.0.1:")
-    assert front.numbers.counts["unanswered"] == 1
+    assert front.numbers.counts[Result.UNANSWERED] == 1
 
 
 async def test_all_tries_together_end_before_a_client_stops_waiting(make: Make) -> None:
@@ -229,7 +227,7 @@ async def test_one_client_may_not_take_all_places(make: Make, name_server: Playe
     clients[1].start_call(ASK)
     answer = await clients[1].call(ASK, LIMIT_S)
     assert answer.code == ResponseCode.SYSTEM_BUSY
-    assert front.numbers.counts["busy"] == 2
+    assert front.numbers.counts[Result.BUSY] == 2
     for client in clients:
         client.close()
 
