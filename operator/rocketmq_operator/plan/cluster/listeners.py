@@ -120,7 +120,7 @@ def route_front_deployment(
         _PORTS,
         resources=parts.resources(listener.route_front.resources),
         livenessProbe=parts.http_probe("/livez", http, period_s=5),
-        # Why several failures: it asks the name servers, and clients keep their connections meanwhile.
+        # A route front without a name server keeps its connections.
         readinessProbe=parts.http_probe("/readyz", http),
         volumeMounts=parts.mounts(data=False),
     )
@@ -163,7 +163,7 @@ def listener_statuses(observed: ObservedCluster) -> tuple[ListenerStatus, ...]:
 def bootstrap(observed: ObservedCluster) -> Json:
     """Return the ConfigMap that application pods mount: a directory in the form of servicebinding.io.
 
-    It has no address that is unknown.
+    Unknown addresses are left out.
     """
     owner = observed.owner
     inside, *outside = listener_statuses(observed)
@@ -204,7 +204,7 @@ def listeners_finding(statuses: tuple[ListenerStatus, ...]) -> Finding:
         )
     for one in outside:
         if not one.address:
-            text = f"listener {one.name}: the address of its route front is unknown"
+            text = f"listener {one.name}: the address of its route front is not known"
             return make_finding("ListenersReady", holds=False, reason="NoListenerAddress", message=text)
         known, _, all_brokers = one.brokers.partition("/")
         if known != all_brokers:
