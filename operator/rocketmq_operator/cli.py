@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from controller_core.command_line.program import Parser, program, run
-from rocketmq_operator.api.crds import custom_resource_definitions, file_name, to_yaml
+from rocketmq_operator.api.definitions.crds import custom_resource_definitions, file_name, to_yaml
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

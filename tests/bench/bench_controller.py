@@ -37,16 +37,16 @@ from testkit.fakes.fleet import Fleet, FleetError, wait_for_read
 from testkit.processes.process import ManagedProcess
 from testkit.products.controllers import ControllerCluster, command_path
 from testkit.rocketmq.jars import jars
-from testkit.rocketmq.java_controllers import JavaControllers, Kind
+from testkit.rocketmq.java_controllers import JavaConsensus, JavaControllers
 
 OURS = "ours"
-SUBJECTS = (OURS, Kind.DLEDGER, Kind.JRAFT)
+SUBJECTS = (OURS, JavaConsensus.DLEDGER, JavaConsensus.JRAFT)
 PARTS = ("requests", "re-election", "restart")
 _WAIT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningControllers:
     """Controllers that serve."""
 
     addresses: Sequence[str]
@@ -54,18 +54,18 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def started(subject: str, version: str, directory: Path) -> AsyncIterator[Running]:
+async def started(subject: str, version: str, directory: Path) -> AsyncIterator[RunningControllers]:
     """Run three controllers of a kind."""
     if subject == OURS:
         async with ControllerCluster(directory) as cluster:
             await cluster.wait_leader()
-            yield Running(cluster.remoting_addresses, cluster.processes)
+            yield RunningControllers(cluster.remoting_addresses, cluster.processes)
         return
-    async with JavaControllers(await jars(version), directory, Kind(subject)) as controllers:
-        yield Running(controllers.addresses, controllers.processes)
+    async with JavaControllers(await jars(version), directory, JavaConsensus(subject)) as controllers:
+        yield RunningControllers(controllers.addresses, controllers.processes)
 
 
-async def measure(running: Running, workload: str, options: argparse.Namespace) -> dict[str, Any]:
+async def measure(running: RunningControllers, workload: str, options: argparse.Namespace) -> dict[str, Any]:
     """Run one workload from a process of its own; return what it found, and what the nodes used for it."""
     before_s = processor_s(running.processes)
     process = await asyncio.create_subprocess_exec(
@@ -83,7 +83,7 @@ async def measure(running: Running, workload: str, options: argparse.Namespace) 
     return result | {"node_us": used_s * 1e6 / max(1, result["requests"] + result["warm_up_requests"])}
 
 
-async def measure_re_election(running: Running, groups: int) -> list[str]:
+async def measure_re_election(running: RunningControllers, groups: int) -> list[str]:
     """Measure how long it takes until all groups that lost their masters at once have new ones."""
     async with Fleet(running.addresses, "losing", groups) as fleet:
         await fleet.prepare(slaves=True)
@@ -94,7 +94,7 @@ async def measure_re_election(running: Running, groups: int) -> list[str]:
         return [f"{time.monotonic() - started_s:.2f} s"]
 
 
-async def measure_restart(running: Running, groups: int) -> list[str]:
+async def measure_restart(running: RunningControllers, groups: int) -> list[str]:
     """Measure how long a restart of all takes until a read is answered, and the memory then."""
     async with Fleet(running.addresses, "restart", groups) as fleet:
         await fleet.prepare(slaves=False)

@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from testkit.kube import plain
-from testkit.kube.faulting import AGAIN, CUT, FAULTS, FREEZE, ROLL, Cost, measured, measured_plain
-from testkit.kube.group import Group
+from testkit.kube.faulting import AGAIN, CUT, FAULTS, FREEZE, ROLL, FaultCost, measured, measured_plain
+from testkit.kube.group import KubeGroup
 from testkit.kube.kubectl import Cluster, KubeError
 from testkit.kube.release import NAMESPACE, ROCKETMQ_IMAGE, install, remove
 from testkit.kube.stack import tool
@@ -29,11 +29,11 @@ _PHASES = ("held", "suspected", "elected", "endpoint", "role taken", "two copies
 
 async def ours(
     kubeconfig: Path, faults: list[str], runs: int, client_image: str, *, keep: bool
-) -> tuple[list[Cost], int]:
+) -> tuple[list[FaultCost], int]:
     """Measure every fault so many times; return the costs, and how many runs failed."""
     cluster = Cluster(kubeconfig, NAMESPACE)
     installed = NAMESPACE not in {one["metadata"]["name"] for one in await cluster.find("namespaces")}
-    group = (await install(cluster)).group if installed else Group(cluster, "orders")
+    group = (await install(cluster)).group if installed else KubeGroup(cluster, "orders")
     try:
         return await _all(
             lambda fault, number: measured(group, client_image, "main-nameserver:9876", fault, number),
@@ -45,7 +45,7 @@ async def ours(
             await remove(cluster)
 
 
-async def beside(kubeconfig: Path, faults: list[str], runs: int) -> tuple[list[Cost], int]:
+async def beside(kubeconfig: Path, faults: list[str], runs: int) -> tuple[list[FaultCost], int]:
     """Measure the same of plain RocketMQ."""
     group = plain.PlainGroup(Cluster(kubeconfig, plain.NAMESPACE))
     try:
@@ -61,9 +61,9 @@ async def beside(kubeconfig: Path, faults: list[str], runs: int) -> tuple[list[C
 
 
 async def _all(
-    one: Callable[[str, int], Awaitable[Cost]], faults: list[str], runs: int
-) -> tuple[list[Cost], int]:
-    costs: list[Cost] = []
+    one: Callable[[str, int], Awaitable[FaultCost]], faults: list[str], runs: int
+) -> tuple[list[FaultCost], int]:
+    costs: list[FaultCost] = []
     problems = 0
     for number in range(runs):
         for fault in faults:
@@ -94,7 +94,7 @@ async def run(
     return 1 if problems or lost else 0
 
 
-def _line(cost: Cost) -> str:
+def _line(cost: FaultCost) -> str:
     phases = ", ".join(f"{name} {cost.phases_ms[name]:.0f}" for name in _PHASES if name in cost.phases_ms)
     return (
         f"{cost.fault}: gap {cost.gap_ms:.0f} ms, failed {cost.failed}, "
@@ -102,7 +102,7 @@ def _line(cost: Cost) -> str:
     )
 
 
-def table(costs: list[Cost]) -> list[str]:
+def table(costs: list[FaultCost]) -> list[str]:
     """Return the table that the documents show: medians, and the worst gap."""
     lines = [
         "| fault | runs | gap, median | gap, worst | failed sends | acknowledged, lost | "

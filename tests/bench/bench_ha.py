@@ -43,9 +43,9 @@ from testkit.ha.java_group import BOOT_TIMEOUT_S, CLUSTER, GROUP, JavaGroup
 from testkit.ha.stores import fill
 from testkit.products.controllers import command_path
 from testkit.products.one_controller import one_node
-from testkit.products.replica import LogReplica
+from testkit.products.replica import LogReplicaProcess
 from testkit.rocketmq.jars import jars
-from testkit.rocketmq.processes import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.rocketmq.processes import QUICK_SETTINGS, BrokerPlace, JavaBroker, NameServer
 
 FILE_BYTES = 1 << 28
 BODY_BYTES = 4_000
@@ -136,7 +136,9 @@ async def ours_to_java(source: Path, directory: Path) -> Row:
         ):
             await master.elect()
             master.epoch, master.max_offset = 1, end_offset
-            broker = Broker(jar_directory, place, name_server.address, SETTINGS, controllers=[node.remoting])
+            broker = JavaBroker(
+                jar_directory, place, name_server.address, SETTINGS, controllers=[node.remoting]
+            )
             telling = None
             try:
                 await broker.start(BOOT_TIMEOUT_S)
@@ -153,7 +155,7 @@ async def ours_to_java(source: Path, directory: Path) -> Row:
                 await name_server.stop()
 
 
-async def _tell_ha_address(broker: Broker, port: int) -> None:
+async def _tell_ha_address(broker: JavaBroker, port: int) -> None:
     """Tell a Java slave again and again where its master's HA port is; it forgets on a change of its role."""
     header = ExchangeHAInfoRequestHeader(master_ha_address=f"127.0.0.1:{port}")
     while True:
@@ -211,7 +213,7 @@ def _ended_children_cpu_s() -> float:
 # What follows has a Java master.
 
 
-async def _measured(group: JavaGroup, name: str, member: Broker | LogReplica) -> Row:
+async def _measured(group: JavaGroup, name: str, member: JavaBroker | LogReplicaProcess) -> Row:
     """Measure a slave with an empty store; it is gone afterwards."""
     try:
         await member.process.start()

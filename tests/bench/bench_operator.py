@@ -34,7 +34,7 @@ from typing import Final
 import aiohttp
 from aiohttp import web
 
-from rocketmq_operator.api.crds import custom_resource_definitions
+from rocketmq_operator.api.definitions.crds import custom_resource_definitions
 from rocketmq_operator.api.names import API_VERSION
 from testkit.fakes.fleet import CLUSTER, Fleet, find_leader
 from testkit.kube.bare import BareKube, Json, Pods, enter_own_network, sent, watched, why_not
@@ -64,7 +64,7 @@ _EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - of the network namespace of its o
 
 
 @dataclass(slots=True)
-class Seen:
+class WatchedObjects:
     """What a watch has told of the groups and their StatefulSets.
 
     Attributes:
@@ -95,7 +95,7 @@ class Seen:
         conditions = {one["type"]: one["status"] for one in found.get("status", {}).get("conditions", [])}
         (self.ready.add if conditions.get("Ready") == "True" else self.ready.discard)(name)
 
-    async def until(self, what: str, holds: Callable[["Seen"], bool], within_s: float) -> float:
+    async def until(self, what: str, holds: Callable[["WatchedObjects"], bool], within_s: float) -> float:
         """Wait until something holds; return when it was seen, by the monotonic clock.
 
         Raises:
@@ -111,7 +111,7 @@ class Seen:
         return time.monotonic()
 
 
-class Brokers:
+class BrokerRegistrar:
     """Registers each group's brokers with the controller as soon as both pods are ready, as real ones do."""
 
     def __init__(self, session: aiohttp.ClientSession, groups: int) -> None:
@@ -235,7 +235,7 @@ async def established(session: aiohttp.ClientSession, path: str) -> bool:
     )
 
 
-async def settled_s(session: aiohttp.ClientSession, seen: Seen, brokers: Brokers) -> float:
+async def settled_s(session: aiohttp.ClientSession, seen: WatchedObjects, brokers: BrokerRegistrar) -> float:
     """Make all groups; return the seconds until each is Ready."""
     names = brokers.fleet.names
     began_s = time.monotonic()
@@ -244,7 +244,7 @@ async def settled_s(session: aiohttp.ClientSession, seen: Seen, brokers: Brokers
     return whole - began_s
 
 
-async def change_s(session: aiohttp.ClientSession, seen: Seen, name: str) -> float:
+async def change_s(session: aiohttp.ClientSession, seen: WatchedObjects, name: str) -> float:
     """Ask for one broker more; return the seconds until its group's StatefulSet says so."""
     wanted = _BROKERS + 1
     await sent(session, "PATCH", f"{_GROUPS}/{name}", {"spec": {"replicas": wanted}})
@@ -270,7 +270,7 @@ async def measured(kube: BareKube, folder: Path, groups: int) -> dict[str, float
         await stack.enter_async_context(companions())
         await stack.enter_async_context(controller(folder))
         await find_leader([_CONTROLLER])
-        seen, brokers = Seen(), Brokers(session, groups)
+        seen, brokers = WatchedObjects(), BrokerRegistrar(session, groups)
         await stack.enter_async_context(brokers.fleet)
         pods = Pods(session, NAMESPACE, brokers.on_ready)
         # Of a group: a stand-in that breaks ends the measurement, which would wait

@@ -40,7 +40,7 @@ from testkit.generators.many_samples import (
     write_operations,
     write_text,
 )
-from testkit.processes.measured import CommandFailedError, Cost, measure
+from testkit.processes.measured import CommandCost, CommandFailedError, measure
 from testkit.processes.prometheus import blocks_command
 
 WINDOW = "5m"
@@ -69,13 +69,13 @@ EXECUTORS = "local-cluster[2,1,1024]"
 Spark's own tests start them."""
 
 
-class Measured(NamedTuple):
+class BenchRow(NamedTuple):
     """One row."""
 
     days: int
     samples: int
     what: str
-    cost: Cost
+    cost: CommandCost
 
 
 def main() -> int:
@@ -87,7 +87,7 @@ def main() -> int:
     print(f"{os.cpu_count()} cores, load average {load:.1f} at the start\n")
     print("| days | samples | what | wall s | peak MiB | samples per second | µs a sample |")
     print("|---|---|---|---|---|---|---|")
-    rows: list[Measured] = []
+    rows: list[BenchRow] = []
     for days in args.days or [1]:
         with tempfile.TemporaryDirectory() as scratch:
             _bench(days, Path(scratch), rows)
@@ -98,7 +98,7 @@ def main() -> int:
     return 0 if flat else 1
 
 
-def _bench(days: int, scratch: Path, rows: list[Measured]) -> None:
+def _bench(days: int, scratch: Path, rows: list[BenchRow]) -> None:
     data = scratch / "data"
     samples = sum(write_day(data, day) for day in range(days))
     program = str(Path(sys.executable).parent / "slo-pipeline")
@@ -110,10 +110,10 @@ def _bench(days: int, scratch: Path, rows: list[Measured]) -> None:
             command = [*_own_spark_home(scratch / "spark"), *command]
         cost = measure(command, timeout_s=TIMEOUT_S)
         totals[master] = sum(float(row["increase"]) for row in csv.DictReader(io.StringIO(cost.output)))
-        _add(rows, Measured(days, samples, f"Spark {master}", cost))
+        _add(rows, BenchRow(days, samples, f"Spark {master}", cost))
     cost = measure([sys.executable, "-c", DUCKDB, str(data), METRIC], timeout_s=TIMEOUT_S)
     totals["DuckDB"] = float(cost.output)
-    _add(rows, Measured(days, samples, "DuckDB", cost))
+    _add(rows, BenchRow(days, samples, "DuckDB", cost))
     if len({round(total) for total in totals.values()}) != 1:
         raise SystemExit(f"the contestants disagree: {totals}")
     _bench_prometheus(days, samples, totals["DuckDB"], scratch, rows)
@@ -127,12 +127,12 @@ def _bench(days: int, scratch: Path, rows: list[Measured]) -> None:
         "--now",
         "2027-01-01",
     ]
-    _add(rows, Measured(days, samples, "daily, all days", measure(daily, timeout_s=TIMEOUT_S)))
+    _add(rows, BenchRow(days, samples, "daily, all days", measure(daily, timeout_s=TIMEOUT_S)))
     added = write_day(data, days)
-    _add(rows, Measured(days, added, "daily, one day more", measure(daily, timeout_s=TIMEOUT_S)))
+    _add(rows, BenchRow(days, added, "daily, one day more", measure(daily, timeout_s=TIMEOUT_S)))
 
 
-def _bench_report(days: int, scratch: Path, rows: list[Measured]) -> None:
+def _bench_report(days: int, scratch: Path, rows: list[BenchRow]) -> None:
     data, tables = scratch / "data", ["--tables", str(scratch / "tables")]
     operations = sum(write_operations(data, day) for day in range(days))
     program = str(Path(sys.executable).parent / "slo-pipeline")
@@ -145,7 +145,7 @@ def _bench_report(days: int, scratch: Path, rows: list[Measured]) -> None:
     }
     for what, command in runs.items():
         try:
-            _add(rows, Measured(days, operations, what, measure(command, timeout_s=TIMEOUT_S)))
+            _add(rows, BenchRow(days, operations, what, measure(command, timeout_s=TIMEOUT_S)))
         except CommandFailedError as error:
             # A month may not fit the memory that Spark takes when nothing is said: that is a result too.
             print(f"| {days} | {operations:,} | {what} | failed: {str(error)[-200:]!r} | | | |", flush=True)
@@ -163,25 +163,25 @@ def _own_spark_home(directory: Path) -> list[str]:
     return ["env", f"SPARK_HOME={directory}"]
 
 
-def _bench_prometheus(days: int, samples: int, total: float, scratch: Path, rows: list[Measured]) -> None:
+def _bench_prometheus(days: int, samples: int, total: float, scratch: Path, rows: list[BenchRow]) -> None:
     text, data = scratch / "history.om", scratch / "tsdb"
     costs = []
     for day in range(days):
         write_text(text, day)
         costs.append(measure(blocks_command(text, data), timeout_s=TIMEOUT_S))
     text.unlink()
-    making = Cost(sum(cost.wall_s for cost in costs), max(cost.peak_bytes for cost in costs), "")
-    _add(rows, Measured(days, samples, "Prometheus, making its blocks", making))
+    making = CommandCost(sum(cost.wall_s for cost in costs), max(cost.peak_bytes for cost in costs), "")
+    _add(rows, BenchRow(days, samples, "Prometheus, making its blocks", making))
     begin_s = (FIRST_DAY - dt.date(1970, 1, 1)).days * S_PER_DAY
     limits = [str(begin_s + 300), str(begin_s + days * S_PER_DAY)]
     command = [sys.executable, "-c", PROMETHEUS, str(data), *limits, METRIC]
     cost = measure(command, timeout_s=TIMEOUT_S)
     if abs(float(cost.output) / total - 1) > NEAR:
         raise SystemExit(f"Prometheus says {cost.output}, the others {total}")
-    _add(rows, Measured(days, samples, "Prometheus", cost))
+    _add(rows, BenchRow(days, samples, "Prometheus", cost))
 
 
-def _add(rows: list[Measured], row: Measured) -> None:
+def _add(rows: list[BenchRow], row: BenchRow) -> None:
     rows.append(row)
     rate, each = row.samples / row.cost.wall_s, row.cost.wall_s / row.samples * 1e6
     cells = [str(row.days), f"{row.samples:,}", row.what, f"{row.cost.wall_s:.1f}"]
@@ -189,7 +189,7 @@ def _add(rows: list[Measured], row: Measured) -> None:
     print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def _print_further(rows: list[Measured]) -> bool:
+def _print_further(rows: list[BenchRow]) -> bool:
     """Print what a further sample costs between two sizes, and return whether it stays flat for Spark."""
     print("\n| what | µs a sample, start included | µs a further sample | against the previous samples |")
     print("|---|---|---|---|")
@@ -209,7 +209,7 @@ def _print_further(rows: list[Measured]) -> bool:
     return flat
 
 
-def further_us(own: list[Measured]) -> list[float]:
+def further_us(own: list[BenchRow]) -> list[float]:
     """Return what a sample more cost between each size and the next, microseconds."""
     pairs = itertools.pairwise(own)
     return [

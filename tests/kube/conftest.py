@@ -9,7 +9,7 @@ import pytest
 
 from testkit.kube import audit
 from testkit.kube.kubectl import Cluster, KubeError
-from testkit.kube.load_pod import ONE_OF_EACH_THREAD, LoadPod
+from testkit.kube.pods.load_pod import ONE_OF_EACH_THREAD, LoadPod
 from testkit.kube.release import NAMESPACE, ROCKETMQ_IMAGE, Release, install, remove
 from testkit.rocketmq.load import LoadSettings
 
@@ -37,7 +37,7 @@ def _place(item: pytest.Item) -> tuple[int, str, int]:
 def whole_run(request: pytest.FixtureRequest) -> bool:
     """Say whether every test of this folder is in this run, none left out by a mark or a name."""
     chosen = {item.path.name for item in request.session.items}
-    here = {path.name for path in Path(__file__).parent.glob("test_*.py")}
+    here = {path.name for path in Path(__file__).parent.rglob("test_*.py")}
     options = request.config.option
     return here <= chosen and not options.markexpr and not options.keyword
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.api.crds import custom_resource_definitions
+from rocketmq_operator.api.definitions.crds import custom_resource_definitions
 from rocketmq_operator.api.names import API_VERSION
-from testkit.worlds.crd_cases import ACCEPTED_CHANGES, REFUSALS, Refusal, base_spec, merged
+from testkit.worlds.crd_cases import ACCEPTED_CHANGES, REFUSALS, RefusedChange, base_spec, merged
 
 KUBECONFIG = os.environ.get("RMQHA_KUBECONFIG", "")
 Json = dict[str, Any]
@@ -53,7 +53,7 @@ def _object(kind: str, spec: Json) -> Json:
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda case: case.name)
-def test_the_api_server_refuses_with_field_and_value(refusal: Refusal, namespace: str) -> None:
+def test_the_api_server_refuses_with_field_and_value(refusal: RefusedChange, namespace: str) -> None:
     valid = merged(base_spec(refusal.kind), refusal.before)
     if refusal.update:
         _kubectl("-n", namespace, "apply", "-f", "-", body=_object(refusal.kind, valid))

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from testkit.kube.group import Group
+from testkit.kube.group import KubeGroup
 from testkit.kube.kubectl import Cluster, KubeError, until
-from testkit.kube.load_pod import LoadPod
-from testkit.kube.old_group import GROUP, MASTER, NAME_SERVERS, SLAVE, OldGroup
+from testkit.kube.old_group import GROUP, MASTER, NAME_SERVERS, SLAVE, KubeOldGroup
+from testkit.kube.pods.load_pod import LoadPod
 from testkit.kube.release import ROCKETMQ_IMAGE, ROOT, Release, as_shown, described
 from testkit.rocketmq.load import LoadSettings
 
@@ -82,7 +82,7 @@ async def _plugin(cluster: Cluster, *words: str) -> str:
 
 
 async def test_a_plain_group_becomes_a_broker_group_with_every_message(shop: Cluster) -> None:
-    old = OldGroup(shop)
+    old = KubeOldGroup(shop)
     await old.install()
     producer = LoadPod(shop, "producer", ROCKETMQ_IMAGE, NAME_SERVERS, TOPIC)
     await producer.start(MANY)
@@ -109,7 +109,7 @@ async def test_a_plain_group_becomes_a_broker_group_with_every_message(shop: Clu
 
     printed = await _plugin(shop, *_migrate("--yes"))
     assert f"{GROUP} is migrated" in printed
-    view = await Group(shop, GROUP).until_whole()
+    view = await KubeGroup(shop, GROUP).until_whole()
     assert view.master == f"{GROUP}-0"
     assert [await old.volume(f"data-{GROUP}-{number}") for number in (0, 1)] == volumes
     for name in volumes:

@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from testkit.kube.group import Group
-from testkit.kube.grpc_pod import GrpcPod
+from testkit.kube.group import KubeGroup
 from testkit.kube.kubectl import Cluster, KubeError, until
-from testkit.kube.load_pod import LoadPod
+from testkit.kube.pods.grpc_pod import GrpcPod
+from testkit.kube.pods.load_pod import LoadPod
 from testkit.kube.release import ROCKETMQ_IMAGE, Release, as_shown, described, shown_commands
 from testkit.rocketmq.load import LoadSettings
 
@@ -62,7 +62,7 @@ async def test_each_group_of_a_mode_takes_messages_and_gives_them_back(release: 
     async with applied(release, mode) as cluster:
         groups = {one["metadata"]["name"] for one in await cluster.find("brokergroups")}
         for group in groups:
-            await Group(cluster, group).until_whole()
+            await KubeGroup(cluster, group).until_whole()
         load = LoadPod(cluster, "client", ROCKETMQ_IMAGE, NAME_SERVERS, TOPIC)
         await load.start(SLOW, topic_cluster="main")
         await load.stop_without_loss(gap_s_max=None)

@@ -12,9 +12,9 @@ from typing import Final
 
 import pytest
 
-from testkit.kube.group import Group
+from testkit.kube.group import KubeGroup
 from testkit.kube.kubectl import Cluster, Json, KubeError, until
-from testkit.kube.load_pod import ONE_OF_EACH_THREAD, LoadPod
+from testkit.kube.pods.load_pod import ONE_OF_EACH_THREAD, LoadPod
 from testkit.kube.release import NAMESPACE, ROCKETMQ_IMAGE, Release, as_shown, described, shown_commands
 from testkit.rocketmq.load import LoadSettings
 
@@ -33,11 +33,11 @@ MINE: Final = "rocketmq-ha.dev/group=orders"
 
 
 @pytest.fixture(scope="module")
-def second(release: Release) -> Iterator[Group]:
+def second(release: Release) -> Iterator[KubeGroup]:
     """Make the second cluster as the page shows, with a few settings of its own, and remove it in the end."""
     cluster = Cluster(release.cluster.kubeconfig, PLACE)
     asyncio.run(_make(release, cluster))
-    yield Group(cluster, "orders")
+    yield KubeGroup(cluster, "orders")
     asyncio.run(_remove(cluster))
 
 
@@ -82,7 +82,7 @@ async def _remove(cluster: Cluster) -> None:
     await cluster.kubectl("delete", "storageclass", GROWING)
 
 
-def _load(group: Group, name: str) -> LoadPod:
+def _load(group: KubeGroup, name: str) -> LoadPod:
     return LoadPod(group.cluster, name, ROCKETMQ_IMAGE, f"main-nameserver.{PLACE}:9876", name)
 
 
@@ -97,7 +97,7 @@ def _there(command: str) -> str:
 
 
 async def test_two_groups_of_one_name_have_masters_epochs_and_failovers_of_their_own(
-    release: Release, second: Group
+    release: Release, second: KubeGroup
 ) -> None:
     first_before, pods_before = await release.group.until_whole(), await _pods(release.cluster)
     before = await second.until_whole()
@@ -115,7 +115,7 @@ async def test_two_groups_of_one_name_have_masters_epochs_and_failovers_of_their
 
 
 async def test_another_version_of_rocketmq_goes_through_the_cluster_under_load_without_a_failed_send(
-    second: Group,
+    second: KubeGroup,
 ) -> None:
     await second.until_at_home()
     pods = await _pods(second.cluster)
@@ -138,7 +138,7 @@ async def test_another_version_of_rocketmq_goes_through_the_cluster_under_load_w
     await load.stop_without_loss(failed_max=ONE_OF_EACH_THREAD)
 
 
-async def test_volumes_grow_without_a_restart_and_do_not_shrink(second: Group) -> None:
+async def test_volumes_grow_without_a_restart_and_do_not_shrink(second: KubeGroup) -> None:
     await second.until_whole()
     pods = await _pods(second.cluster)
     grow, listed = shown_commands("Growing", f"{PAGES}/volumes.md")
@@ -156,7 +156,7 @@ async def test_volumes_grow_without_a_restart_and_do_not_shrink(second: Group) -
     assert await _pods(second.cluster) == pods
 
 
-async def test_a_group_whose_policy_is_delete_takes_its_volumes_with_it(second: Group) -> None:
+async def test_a_group_whose_policy_is_delete_takes_its_volumes_with_it(second: KubeGroup) -> None:
     await second.until_whole()
     await second.cluster.kubectl("delete", "brokergroup", second.name, timeout_s=READY_WITHIN_S)
 

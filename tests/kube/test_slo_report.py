@@ -10,7 +10,7 @@ import pytest
 
 from testkit.kube.kubectl import Cluster, Json, until
 from testkit.kube.release import Release, as_shown, measure
-from testkit.kube.reports import MEASURE, Report
+from testkit.kube.reports import MEASURE, KubeReport
 
 pytestmark = [
     pytest.mark.full,
@@ -40,7 +40,7 @@ async def _page(cluster: Cluster, address: str) -> bytes:
 
 
 async def test_a_report_is_made_on_request_and_says_what_it_came_to(release: Release) -> None:
-    cluster, report = release.cluster, Report(release.cluster, "weekly")
+    cluster, report = release.cluster, KubeReport(release.cluster, "weekly")
     await release.group.until_whole()
     await measure(cluster)
     await as_shown(cluster, "kubectl -n rocketmq apply -f examples/sloreport.yaml")
@@ -71,7 +71,7 @@ async def test_a_report_is_made_on_request_and_says_what_it_came_to(release: Rel
 
 
 async def test_a_report_may_keep_what_it_reads_of_closed_days(release: Release) -> None:
-    cluster, report = release.cluster, Report(release.cluster, "weekly")
+    cluster, report = release.cluster, KubeReport(release.cluster, "weekly")
     await as_shown(
         cluster, 'kubectl -n rocketmq patch rmqslo weekly --type=merge -p \'{"spec":{"daily":true}}\''
     )
@@ -86,7 +86,7 @@ async def test_a_report_may_keep_what_it_reads_of_closed_days(release: Release) 
 
 
 async def test_a_report_on_two_executors_is_the_same_page_byte_for_byte(release: Release) -> None:
-    cluster, report = release.cluster, Report(release.cluster, "weekly")
+    cluster, report = release.cluster, KubeReport(release.cluster, "weekly")
     await measure(cluster, "measure.report.executors=true")
     # The collector goes on: only of a copy do two runs see the same.
     await cluster.shell(MEASURE, "server", "cp -r /data/segments /data/copied")
@@ -114,7 +114,7 @@ async def test_a_report_on_two_executors_is_the_same_page_byte_for_byte(release:
 
 
 async def test_a_run_that_fails_says_why_and_leaves_the_last_numbers(release: Release) -> None:
-    report = Report(release.cluster, "weekly")
+    report = KubeReport(release.cluster, "weekly")
     before = await report.status()
     await report.patch({"source": {"path": "nowhere"}})
     status = await report.run_now("weekly-broken", FAILED_WITHIN_S)

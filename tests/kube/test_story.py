@@ -13,7 +13,7 @@ import pytest
 
 from testkit.kube.group import BROKER_CONTAINER
 from testkit.kube.kubectl import Json, KubeError, until
-from testkit.kube.load_pod import ONE_OF_EACH_THREAD, LoadPod
+from testkit.kube.pods.load_pod import ONE_OF_EACH_THREAD, LoadPod
 from testkit.kube.release import ROCKETMQ_IMAGE, Release, measure
 from testkit.kube.stack import api_server_stopped, dns_stopped, kill_java_of, tool, without_provisioner
 

@@ -17,19 +17,23 @@ from dataclasses import dataclass, field, replace
 import pytest
 from msgspec.structs import replace as with_fields
 
-from controller_core.groups import elections, liveness, scan, state, sync_state
+from controller_core.groups import state
 from controller_core.groups.commands import ElectMaster
+from controller_core.groups.elections import election
+from controller_core.groups.elections.policy import elect
 from controller_core.groups.group import Change, Group
-from controller_core.groups.policy import elect
+from controller_core.groups.liveness import scan
+from controller_core.groups.liveness import table as liveness_table
+from controller_core.groups.members import sync_state
 from controller_core.raft.raw_node import RawNode
 from controller_core.raft.tracker.tracker import ProgressTracker
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server.masters import elections as leader_elections
-from controller_core.server.masters.write_guard import WriteGuards
+from controller_core.server.elections import leader_elections
 from controller_core.server.requests.handlers import Handlers
+from controller_core.server.write_guards.write_guard import WriteGuards
 from testkit.sim.brokers.broker_set import FORGETS_PROPOSALS, SHRINKS_ALONE
 from testkit.sim.runs.scene import NAME, Play, Scene, perform
 from testkit.sim.runs.world import CLUSTER, Shape
@@ -185,7 +189,7 @@ def no_scan_on_gaining_leadership(patch: pytest.MonkeyPatch) -> None:
 
 def raise_the_epoch_of_a_master_that_stays(patch: pytest.MonkeyPatch) -> None:
     def elect_master(group: Group | None, command: ElectMaster, index: int, term: int) -> Change:
-        change = elections.elect_master(group, command, index, term)
+        change = election.elect_master(group, command, index, term)
         if group is None or change.reply.code != 2011:
             return change
         return replace(change, group=with_fields(group, master_epoch=group.master_epoch + 1))
@@ -198,7 +202,7 @@ def take_dead_members(patch: pytest.MonkeyPatch) -> None:
 
 
 def elect_on_any_death(patch: pytest.MonkeyPatch) -> None:
-    def on_deaths(self: leader_elections.LeaderElections, deaths: list[liveness.Death]) -> None:
+    def on_deaths(self: leader_elections.LeaderElections, deaths: list[liveness_table.Death]) -> None:
         for death in deaths:
             group = self._machine.state.get(death.key.group)
             if group is not None and self._node.is_leader:
@@ -210,7 +214,7 @@ def elect_on_any_death(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(leader_elections.LeaderElections, "on_deaths", on_deaths)
     patch.setattr(WriteGuards, "before", unguarded)  # which would not let a living master be replaced
     patch.setattr(
-        elections,
+        election,
         "elect",
         lambda group, alive, preferred_id, **options: elect(
             with_fields(group, master_id=None),
@@ -233,7 +237,7 @@ def followers_drop_heartbeats(patch: pytest.MonkeyPatch) -> None:
 def scan_the_wrong_way_round(patch: pytest.MonkeyPatch) -> None:
     right = scan.election_need
 
-    def wrong(group: Group, table: liveness.LivenessTable, **options: bool) -> scan.ElectionNeed | None:
+    def wrong(group: Group, table: liveness_table.LivenessTable, **options: bool) -> scan.ElectionNeed | None:
         is_dead = right(group, table, **options) is not None
         if is_dead or group.master_id is None:
             return None
@@ -246,11 +250,11 @@ def scan_the_wrong_way_round(patch: pytest.MonkeyPatch) -> None:
 
 
 def silence_is_never_found(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(liveness.LivenessTable, "expire", lambda _self, _now_ms: [])
+    patch.setattr(liveness_table.LivenessTable, "expire", lambda _self, _now_ms: [])
 
 
 def forget_deaths_during_elections(patch: pytest.MonkeyPatch) -> None:
-    def on_deaths(self: leader_elections.LeaderElections, deaths: list[liveness.Death]) -> None:
+    def on_deaths(self: leader_elections.LeaderElections, deaths: list[liveness_table.Death]) -> None:
         for death in deaths:
             group = self._machine.state.get(death.key.group)
             if group is not None and group.master_id == death.key.broker_id and self._node.is_leader:
@@ -262,7 +266,7 @@ def forget_deaths_during_elections(patch: pytest.MonkeyPatch) -> None:
 def nobody_looks_when_a_member_returns(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(leader_elections.LeaderElections, "on_revival", lambda _self, _key: None)
     patch.setattr(leader_elections, "groups_needing_election", lambda *_args, **_options: [])
-    patch.setattr(elections, "_winner", lambda *_args, **_options: None)
+    patch.setattr(election, "_winner", lambda *_args, **_options: None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from ha_sidecar.commitlog import files
 from ha_sidecar.commitlog.files import CommitLog
 from ha_sidecar.common.ha_link import HaLink
 from ha_sidecar.epoch import EpochEntry, EpochList
-from testkit.ha_sim.checks import SafetyViolation
+from testkit.check.errors import SafetyViolation
 from testkit.ha_sim.group import run_schedule
 
 SEEDS = 60

@@ -9,8 +9,9 @@ import os
 import pytest
 
 from controller_core.raft.types import Message, MessageType
+from testkit.check.errors import SafetyViolation
 from testkit.sim.raft import raft_cluster
-from testkit.sim.raft.raft_checks import SafetyChecks, SafetyViolation
+from testkit.sim.raft.raft_checks import SafetyChecks
 from testkit.sim.raft.schedules import run_schedule
 
 SCHEDULES = int(os.environ.get("RAFT_SIM_COUNT", "200"))

@@ -6,7 +6,7 @@ from controller_core.raft.confchange.changes import ConfChange, ConfChangeType
 from controller_core.raft.errors import ProposalDroppedError
 from controller_core.raft.types import ConfState, NodeId
 from controller_core.server.membership.replacement import replacement
-from testkit.sim.raft.raft_cluster import Plan, RaftCluster, SimNode
+from testkit.sim.raft.raft_cluster import RaftCluster, RaftPlan, SimNode
 from testkit.sim.raft.schedules import assert_works
 
 OLD, NEW = (1, 2, 3), (4, 5, 6)
@@ -15,9 +15,9 @@ ROUND_TICKS = 30.0
 ROUNDS_MAX = 20
 
 
-def plan(loss: float) -> Plan:
+def plan(loss: float) -> RaftPlan:
     settings: dict[str, object] = {"pre_vote": True, "check_quorum": True, "step_down_on_removal": True}
-    return Plan(6, 3, loss, 0.05, changes_membership=False, settings=settings)
+    return RaftPlan(6, 3, loss, 0.05, changes_membership=False, settings=settings)
 
 
 def state_of(node: SimNode) -> ConfState:
@@ -62,7 +62,7 @@ def let_pass(cluster: RaftCluster, ticks: float) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_it_is_done_or_not_at_all_and_the_new_ones_go_on(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Plan, "draw", classmethod(lambda _cls, random: plan(random.choice((0.0, 0.1)))))
+    monkeypatch.setattr(RaftPlan, "draw", classmethod(lambda _cls, random: plan(random.choice((0.0, 0.1)))))
     cluster = RaftCluster(seed)
     for _ in range(ROUNDS_MAX):
         step(cluster)

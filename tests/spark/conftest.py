@@ -51,7 +51,7 @@ def spark() -> Iterator[SparkSession]:
     made.stop()
 
 
-class Told(NamedTuple):
+class StoryTables(NamedTuple):
     """A story, and everything the jobs found in its segments."""
 
     story: synthetic.Story
@@ -63,7 +63,7 @@ class Told(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> StoryTables:
     story = synthetic.with_losses(synthetic.two_failovers_and_a_switchover(), "payments", (100, 101))
     directory = tmp_path_factory.mktemp("story")
     synthetic.write(story, directory)
@@ -71,4 +71,4 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
     inputs, over, found = surveyed(read_inputs(spark, directory), now_us, 30, directory)
     tables = gather.collect(gold(inputs, over, load())) | found
     report = gather.report(tables, over, load(), "Story")
-    return Told(story, directory, tables, over, report, render(report))
+    return StoryTables(story, directory, tables, over, report, render(report))

@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 
 from slo_pipeline.jobs.gather import rows
 from slo_pipeline.jobs.gold import closeup_marks
-from slo_pipeline.transforms import budget, elections, failovers, phases, rollouts, slices
+from slo_pipeline.transforms import budget, slices
+from slo_pipeline.transforms.master_changes import elections, failovers, phases, rollouts
 from testkit.generators.segment_rows import Row, elected, event, inputs, send, us
 
 

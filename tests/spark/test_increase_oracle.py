@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from slo_pipeline.cli import main
 from slo_pipeline.jobs.gather import iso_utc
 from testkit.generators import second_opinion
-from testkit.generators.counter_history import METRIC, History, history
+from testkit.generators.counter_history import METRIC, CounterHistory, history
 from testkit.processes import prometheus
 
 WINDOW_S = 300
@@ -20,12 +20,12 @@ RELATIVE_ERROR_MAX = 1e-9
 
 
 @pytest.fixture(scope="module")
-def made() -> History:
+def made() -> CounterHistory:
     return history()
 
 
 @pytest.fixture(scope="module")
-def landed(made: History, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def landed(made: CounterHistory, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("landed")
     (directory / "h.om").write_text(made.text)
     assert main(["import", "openmetrics", str(directory / "h.om"), "--into", str(directory / "D")]) == 0
@@ -33,7 +33,7 @@ def landed(made: History, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(made: History, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server(made: CounterHistory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     try:
         with prometheus.serving(made.text, tmp_path_factory.mktemp("prometheus")) as address:
             yield address
@@ -57,7 +57,7 @@ def _asked(server: str, query: str, start_s: int, end_s: int) -> list[dict[str, 
 @pytest.mark.parametrize("by", ["path", "part"])
 def test_the_promql_column_is_what_prometheus_says(
     spark: SparkSession,
-    made: History,
+    made: CounterHistory,
     landed: Path,
     server: str,
     capsys: pytest.CaptureFixture[str],
@@ -80,7 +80,7 @@ def test_the_promql_column_is_what_prometheus_says(
 
 
 def test_the_account_is_the_generators_truth_and_duckdbs_sum(
-    spark: SparkSession, made: History, landed: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, made: CounterHistory, landed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ours = sum(float(row["increase"]) for row in _table(capsys, landed, "--window", "1h"))
     assert ours == pytest.approx(made.visible, rel=1e-12)

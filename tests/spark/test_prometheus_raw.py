@@ -12,13 +12,13 @@ from pyspark.sql import functions as F
 from slo_pipeline.cli import main
 from slo_pipeline.formats.openmetrics import timed_samples
 from slo_pipeline.sources.prometheus_raw import PrometheusRaw
-from testkit.generators.counter_history import BEGIN_S, METRIC, History, history
+from testkit.generators.counter_history import BEGIN_S, METRIC, CounterHistory, history
 from testkit.processes import prometheus
 
 MADE = history(series=12, hours=4)
 
 
-def _known(made: History) -> Counter[tuple[str, int, float]]:
+def _known(made: CounterHistory) -> Counter[tuple[str, int, float]]:
     """Return what the history holds: (part, milliseconds, value)."""
     return Counter(
         (dict(one.series.labels)["part"], one.ts_us // 1_000, one.value)

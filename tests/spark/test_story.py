@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from testkit.generators.synthetic import Change, Story
+from testkit.generators.synthetic import ScriptedChange, Story
 
 MS_OF_A_SEND = 120  # one period of the canary and the slowest of its usual sends
 CHANGES = (0, 1, 2)
 
 
-def _change(story: Story, index: int) -> Change:
+def _change(story: Story, index: int) -> ScriptedChange:
     return story.groups[0].changes[index]
 
 

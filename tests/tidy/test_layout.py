@@ -3,9 +3,12 @@
 import importlib.util
 import operator
 import sysconfig
+from collections import Counter
 from pathlib import Path
 
-from testkit.tree.files import ROOT
+from testkit.tree.files import ROOT, name_of, tracked
+
+MODULES_OF_A_FOLDER_MAX = 15
 
 
 def test_operator_is_still_the_standard_library() -> None:
@@ -36,3 +39,12 @@ def test_packages_are_found_where_the_tree_has_them() -> None:
         assert spec is not None
         assert spec.origin is not None
         assert Path(spec.origin).is_relative_to(ROOT / folder)
+
+
+def test_a_folder_has_few_enough_modules_to_read_their_names() -> None:
+    modules = [
+        path for path in tracked("*.py") if path.name not in {"__init__.py", "__main__.py", "conftest.py"}
+    ]
+    counts = Counter(name_of(path.parent) for path in modules)
+    full = {folder: count for folder, count in counts.items() if count > MODULES_OF_A_FOLDER_MAX}
+    assert full == {}

@@ -62,7 +62,7 @@ class _Plain(yaml.SafeDumper):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ValuesKey:
     """One key of values.yaml: its path, its comment, whether keys are below it."""
 
     path: tuple[str, ...]
@@ -82,7 +82,7 @@ def schema() -> Json:
     return read
 
 
-def entries(text: str) -> Iterator[Entry]:
+def entries(text: str) -> Iterator[ValuesKey]:
     """Yield each key of a values.yaml, in its order; skip keys of lists and of values on one line."""
     path: list[str] = []
     comment: list[str] = []
@@ -94,7 +94,7 @@ def entries(text: str) -> Iterator[Entry]:
         if found is not None:
             depth = len(found[1]) // _INDENT
             path = [*path[:depth], found[2]]
-            yield Entry(tuple(path), " ".join(comment), found[3] is None)
+            yield ValuesKey(tuple(path), " ".join(comment), found[3] is None)
         comment = []
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rocketmq_operator.api.crds import custom_resource_definitions
+from rocketmq_operator.api.definitions.crds import custom_resource_definitions
 
 Json = dict[str, Any]
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "kinds.md"

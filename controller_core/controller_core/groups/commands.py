@@ -16,8 +16,7 @@ decode is of one of two sorts, which follow from the bytes alone:
 So a release that adds a kind, a field or a cause stops older nodes, which then need an upgrade. A release
 that changes which commands can be decoded or applied in any other way must raise `COMMAND_VERSION`.
 
-This module knows no rule: what a command does is in `broker_ids`, `sync_state`, `elections`, `cleaning` and
-`write_guards`.
+This module knows no rule: what a command does is in `elections` and `members`.
 """
 
 from enum import StrEnum
@@ -186,7 +185,7 @@ class ElectMaster(Command, frozen=True, kw_only=True, tag="ElectMaster"):
         replaced_epoch: the master epoch that a guarded election ends; an election of another epoch does
             nothing. None for any epoch.
         told_epoch: the greatest master epoch that living members told, 0 if none is above the recorded one
-            (`first_elections.told_epoch`).
+            (`elections.first_elections.told_epoch`).
         acting_id: the member that acts as master although none is recorded; None without one.
         logs: before a first election, the logs of the members that answered; empty for any other.
     """

@@ -1,8 +1,7 @@
 """One broker group as the controller knows it: an immutable value, and what a rule gives back.
 
-Rules (`broker_ids`, `sync_state`, `elections`, `cleaning`, `write_guards`) are functions of a group and a
-command to a `Change`; they never touch the group they were given. `state` puts changes in place and numbers
-their events.
+Rules (in `elections` and `members`) are functions of a group and a command to a `Change`; they never touch
+the group they were given. `state` puts changes in place and numbers their events.
 
 RocketMQ's own controller keeps two tables, one of ids and one of SyncStateSets, and a group can be in one of
 them only. Here it is one value, so such a half-known group cannot be.

@@ -9,10 +9,10 @@ Source: ReplicasInfoManager.java 5.4.0, getReplicaInfo, getSyncStateData, getNex
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from controller_core.groups.broker_ids import registered_group
 from controller_core.groups.errors import AmbiguousGroupError
 from controller_core.groups.group import FIRST_BROKER_ID, Group, group_ext
 from controller_core.groups.keys import BrokerId, GroupKey, ReplicaKey
+from controller_core.groups.members.broker_ids import registered_group
 from controller_core.groups.replies import GroupReply, GroupSyncStateView, ReplicaView, ambiguous
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.codes import ResponseCode

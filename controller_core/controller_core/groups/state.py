@@ -15,8 +15,6 @@ This module holds no rule of the protocol; it finds the group, asks the rule, pu
 
 from collections.abc import Callable, Iterator
 
-from controller_core.groups.broker_ids import apply_broker_id, register_broker
-from controller_core.groups.cleaning import clean_broker_data
 from controller_core.groups.commands import (
     AlterSyncStateSet,
     AnyCommand,
@@ -28,16 +26,18 @@ from controller_core.groups.commands import (
     RecordFailoverTimes,
     RegisterBroker,
 )
-from controller_core.groups.elections import elect_master
+from controller_core.groups.elections.election import elect_master
+from controller_core.groups.elections.failovers import record_times
+from controller_core.groups.elections.write_guards import lift_write_guard, raise_write_guard
 from controller_core.groups.errors import AmbiguousGroupError, CommandApplyError, GroupsUsageError
-from controller_core.groups.failovers import record_times
 from controller_core.groups.group import Change, EpochFloor, Group, group_ext
 from controller_core.groups.history import History
 from controller_core.groups.keys import GroupKey, MasterEpoch, SetEpoch
+from controller_core.groups.members.broker_ids import apply_broker_id, register_broker
+from controller_core.groups.members.cleaning import clean_broker_data
+from controller_core.groups.members.sync_state import alter_sync_state_set
 from controller_core.groups.replies import ExtValue, Outcome, ambiguous
 from controller_core.groups.snapshots import Image, decode_image, encode_image, image_digest
-from controller_core.groups.sync_state import alter_sync_state_set
-from controller_core.groups.write_guards import lift_write_guard, raise_write_guard
 
 EPOCH_FLOORS_MAX = 10_000
 """How many forgotten groups are remembered, so that a new group of the same name goes on from their

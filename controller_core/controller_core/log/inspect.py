@@ -11,7 +11,13 @@ from pathlib import Path
 
 from controller_core.log.errors import LogCorruptError
 from controller_core.log.files import Files, OsFiles
-from controller_core.log.records import Record, RecordType, decode_record, decode_segment_head, find_records
+from controller_core.log.records import (
+    RecordType,
+    SegmentRecord,
+    decode_record,
+    decode_segment_head,
+    find_records,
+)
 from controller_core.log.recovery import segment_names
 from controller_core.log.snapshots import decode_snapshot, snapshot_names
 
@@ -60,7 +66,7 @@ def inspect_store(directory: Path, files: Files | None = None) -> Iterator[Inspe
         offset = 0
         while offset < len(data):
             record = decode_record(data, offset)
-            if not isinstance(record, Record):
+            if not isinstance(record, SegmentRecord):
                 behind = find_records(data, offset + 1)
                 end = behind[0].offset if behind else len(data)
                 text = f"expected {record.expected}, found {record.found}"
@@ -83,7 +89,7 @@ def _inspect_snapshot(name: str, data: bytes) -> Inspected:
     return Inspected("SNAPSHOT", name, 0, len(data), found.index, found.term, text, found.data)
 
 
-def _inspect_record(name: str, record: Record) -> Inspected:
+def _inspect_record(name: str, record: SegmentRecord) -> Inspected:
     text = incarnation = ""
     index: int | None = record.index
     match record.type:

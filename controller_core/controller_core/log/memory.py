@@ -7,47 +7,20 @@ yet committed: what `commit` has seen is what a disk would hold. It never fails 
 from collections.abc import Iterable
 
 from controller_core.log.errors import LogMisuseError
+from controller_core.log.reads import StoreReads
 from controller_core.log.view import Batch, LogView, StoredState
-from controller_core.raft.types import ConfState, Entry, HardState, LogIndex, Ready, Snapshot, Term
+from controller_core.raft.types import ConfState, Entry, HardState, LogIndex, Ready, Snapshot
 
 
-class MemoryStore:
+class MemoryStore(StoreReads):
     """The log of one node, in memory."""
 
-    __slots__ = ("_closed", "_view")
+    __slots__ = ("_closed",)
 
     def __init__(self, initial: Snapshot | None = None) -> None:
         """Start empty, or from `initial`, which then is the first snapshot of a new cluster."""
         self._view = LogView(stored_from(initial))
         self._closed = False
-
-    def initial_state(self) -> tuple[HardState, ConfState]:
-        """Return the hard state, and the membership as of the snapshot."""
-        return self._view.initial_state()
-
-    def entries(self, low: LogIndex, high: LogIndex, bytes_max: int | None = None) -> tuple[Entry, ...]:
-        """Return entries of [low, high); see `Storage.entries`."""
-        return self._view.entries(low, high, bytes_max)
-
-    def term(self, index: LogIndex) -> Term:
-        """Return the term at `index`; see `Storage.term`."""
-        return self._view.term(index)
-
-    def first_index(self) -> LogIndex:
-        """Return the index of the first entry in the log."""
-        return self._view.first_index()
-
-    def last_index(self) -> LogIndex:
-        """Return the index of the last entry in the log."""
-        return self._view.last_index()
-
-    def snapshot(self) -> Snapshot:
-        """Return the newest snapshot; index 0 without one."""
-        return self._view.snapshot()
-
-    def prepare(self, ready: Ready) -> Batch:
-        """Take the durable part of a `Ready`; see `LogView.prepare`."""
-        return self._view.prepare(ready)
 
     def write(self, batch: Batch) -> None:
         """Do what a disk would need time for: nothing."""
@@ -57,10 +30,6 @@ class MemoryStore:
     def commit(self, batch: Batch) -> None:
         """Make a written batch visible to the reads."""
         self._view.apply(batch)
-
-    def build_snapshot(self, index: LogIndex, conf_state: ConfState, data: bytes) -> Snapshot:
-        """Return a snapshot of `index` with the log's term there; nothing is stored yet."""
-        return self._view.build_snapshot(index, conf_state, data)
 
     def write_snapshot(self, snapshot: Snapshot) -> None:
         """Do what a disk would need time for: nothing."""

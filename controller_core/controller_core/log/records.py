@@ -53,7 +53,7 @@ class RecordType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class SegmentRecord:
     """One whole record; `offset` and `end` are its place in the file, in bytes."""
 
     type: RecordType
@@ -128,13 +128,13 @@ def encode_segment_head(head: SegmentHead, previous: int, index: int, term: int)
     return encode_record(RecordType.SEGMENT, previous, body, index=index, term=term)
 
 
-def decode_segment_head(record: Record) -> SegmentHead:
+def decode_segment_head(record: SegmentRecord) -> SegmentHead:
     """Return what a SEGMENT record's body says."""
     format_version, sequence = _SEGMENT_BODY.unpack_from(record.body)
     return SegmentHead(format_version, sequence, record.body[_SEGMENT_BODY.size :].decode(errors="replace"))
 
 
-def decode_record(data: bytes, offset: int) -> Record | Flaw:
+def decode_record(data: bytes, offset: int) -> SegmentRecord | Flaw:
     """Return the record at `offset` or its flaw; this does not check its place in the chain."""
     if offset + HEADER_BYTES > len(data):
         return Flaw(
@@ -156,7 +156,7 @@ def decode_record(data: bytes, offset: int) -> Record | Flaw:
         return Flaw(
             offset, "a record type of this format", f"type {kind}, entry type {entry_type}, size {size}"
         )
-    return Record(
+    return SegmentRecord(
         RecordType(kind),
         LogIndex(index),
         Term(term),
@@ -169,17 +169,17 @@ def decode_record(data: bytes, offset: int) -> Record | Flaw:
     )
 
 
-def find_records(data: bytes, start: int) -> list[Record]:
+def find_records(data: bytes, start: int) -> list[SegmentRecord]:
     """Return every record at or after `start` that is whole by itself, wherever it stands.
 
     For a reader that met damage and asks what lies behind it. Not: a walk by sizes, since a damaged size
     would hide everything after it.
     """
-    found: list[Record] = []
+    found: list[SegmentRecord] = []
     position = data.find(MAGIC, start)
     while position >= 0:
         record = decode_record(data, position)
-        if isinstance(record, Record):
+        if isinstance(record, SegmentRecord):
             found.append(record)
             position = data.find(MAGIC, record.end)
         else:

@@ -29,8 +29,8 @@ from controller_core.log.files import Files
 from controller_core.log.records import (
     FORMAT_VERSION,
     Flaw,
-    Record,
     RecordType,
+    SegmentRecord,
     decode_record,
     decode_segment_head,
     find_records,
@@ -128,14 +128,14 @@ class Replay:
         self._entries: list[Entry] = []
         self._hard_state = HardState()
 
-    def start(self, path: str, head: Record, *, is_first: bool) -> None:
+    def start(self, path: str, head: SegmentRecord, *, is_first: bool) -> None:
         """Go to the next file; the first file's head says where the log begins."""
         self._path = path
         _check_bounds(path, head)
         if is_first:
             self._base_index, self._base_term = head.index, head.term
 
-    def take(self, record: Record) -> None:
+    def take(self, record: SegmentRecord) -> None:
         """Take one record.
 
         Raises:
@@ -183,7 +183,7 @@ class Replay:
             raise LogCorruptError(self._path, end_offset, expected, f"the last one at {last_index}")
         return StoredState(hard_state, snapshot, entries), False
 
-    def _take_entry(self, record: Record) -> None:
+    def _take_entry(self, record: SegmentRecord) -> None:
         position = record.index - self._base_index
         if position > len(self._entries) + 1:
             expected = f"index {self._base_index + len(self._entries) + 1} or before"
@@ -240,13 +240,13 @@ def recover(files: Files, directory: Path, names: list[str]) -> Recovered | None
     return Recovered(stored, tuple(segments), tail, data, owner, cut, needs_reset)
 
 
-def walk(data: bytes, path: str, previous: int | None) -> tuple[list[Record], Flaw | None]:
+def walk(data: bytes, path: str, previous: int | None) -> tuple[list[SegmentRecord], Flaw | None]:
     """Return the records of a segment up to its end or first flaw; `previous` is the checksum to continue.
 
     Raises:
         LogCorruptError: a whole record does not continue the chain.
     """
-    records: list[Record] = []
+    records: list[SegmentRecord] = []
     offset = 0
     while offset < len(data):
         record = decode_record(data, offset)
@@ -294,7 +294,7 @@ def _sector_lost(data: bytes, start: int, end: int) -> bool:
     return False
 
 
-def _check_bounds(path: str, record: Record) -> None:
+def _check_bounds(path: str, record: SegmentRecord) -> None:
     """Refuse a record whose term or index leaves no room to go on.
 
     Raises:
@@ -310,7 +310,9 @@ def _check_bounds(path: str, record: Record) -> None:
             raise LogBoundsError(path, record.offset, what, value, value_max)
 
 
-def _take_head(replay: Replay, segments: list[Segment], records: list[Record], path: str, name: str) -> str:
+def _take_head(
+    replay: Replay, segments: list[Segment], records: list[SegmentRecord], path: str, name: str
+) -> str:
     """Check a segment's head against its name and the segment before it; return the owner that it names."""
     if not records or records[0].type is not RecordType.SEGMENT:
         raise LogCorruptError(path, 0, "a segment head", "none")

@@ -15,19 +15,20 @@ from pathlib import Path
 from controller_core.log.errors import LogCorruptError, LogFailedError, LogMisuseError
 from controller_core.log.files import TEMPORARY_SUFFIX, Files, Lock, OsFiles
 from controller_core.log.memory import stored_from
+from controller_core.log.reads import StoreReads
 from controller_core.log.recovery import Cut, Recovered, Tail, recover, segment_names
 from controller_core.log.snapshots import read_newest, snapshot_name, snapshot_names
 from controller_core.log.snapshots import write_snapshot as write_snapshot_file
 from controller_core.log.view import Batch, LogView, StoredState
 from controller_core.log.wal import SEGMENT_BYTES_MAX, WalWriter
-from controller_core.raft.types import ConfState, Entry, HardState, LogIndex, Ready, Snapshot, Term
+from controller_core.raft.types import ConfState, HardState, LogIndex, Snapshot
 
 LOCK_NAME = "LOCK"
 _MARK = "\0"
 """Between owner and incarnation in a segment's head."""
 
 
-class DiskStore:
+class DiskStore(StoreReads):
     """The log of one node, on disk."""
 
     def __init__(
@@ -144,34 +145,6 @@ class DiskStore:
         self.write(batch)
         self.commit(batch)
 
-    def initial_state(self) -> tuple[HardState, ConfState]:
-        """Return the hard state, and the membership as of the snapshot."""
-        return self._view.initial_state()
-
-    def entries(self, low: LogIndex, high: LogIndex, bytes_max: int | None = None) -> tuple[Entry, ...]:
-        """Return entries of [low, high); see `Storage.entries`."""
-        return self._view.entries(low, high, bytes_max)
-
-    def term(self, index: LogIndex) -> Term:
-        """Return the term at `index`; see `Storage.term`."""
-        return self._view.term(index)
-
-    def first_index(self) -> LogIndex:
-        """Return the index of the first entry in the log."""
-        return self._view.first_index()
-
-    def last_index(self) -> LogIndex:
-        """Return the index of the last entry in the log."""
-        return self._view.last_index()
-
-    def snapshot(self) -> Snapshot:
-        """Return the newest snapshot; index 0 without one."""
-        return self._view.snapshot()
-
-    def prepare(self, ready: Ready) -> Batch:
-        """Take the durable part of a `Ready`; see `LogView.prepare`."""
-        return self._view.prepare(ready)
-
     def write(self, batch: Batch) -> None:
         """Put a batch on disk, synced when it must be; blocks; from one thread at a time.
 
@@ -193,10 +166,6 @@ class DiskStore:
         self._view.apply(batch)
         if batch.snapshot is not None:
             self._writer.drop_through(batch.snapshot.index)
-
-    def build_snapshot(self, index: LogIndex, conf_state: ConfState, data: bytes) -> Snapshot:
-        """Return a snapshot of `index` with the log's term there; nothing is stored yet."""
-        return self._view.build_snapshot(index, conf_state, data)
 
     def write_snapshot(self, snapshot: Snapshot) -> None:
         """Put a snapshot on disk; blocks; from the thread that writes batches.

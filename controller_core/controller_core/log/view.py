@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from controller_core.log.errors import LogMisuseError
 from controller_core.raft.bounds import STORED_INDEX_MAX, STORED_TERM_MAX
-from controller_core.raft.storage import CompactedError, UnavailableError
+from controller_core.raft.log.storage import CompactedError, UnavailableError
 from controller_core.raft.types import ConfState, Entry, HardState, LogIndex, Ready, Snapshot, Term
 
 ENTRY_OVERHEAD_BYTES = 16
@@ -48,7 +48,7 @@ class StoredState:
 
 
 class LogView:
-    """Entries, snapshot and hard state in memory, with the reads of `raft.storage.Storage`."""
+    """Entries, snapshot and hard state in memory, with the reads of `raft.log.storage.Storage`."""
 
     __slots__ = ("_boundary_index", "_boundary_term", "_entries", "_hard_state", "_snapshot")
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from controller_core.raft.errors import ConfigError
-from controller_core.raft.sizes import UNLIMITED_BYTES
+from controller_core.raft.errors import RaftConfigError
+from controller_core.raft.log.sizes import UNLIMITED_BYTES
 
 ELECTION_TICKS_DEFAULT = 10
 HEARTBEAT_TICKS_DEFAULT = 1
@@ -115,7 +115,7 @@ class Config:
     clusters matter to each other."""
 
     def validate(self) -> None:
-        """Raise ConfigError, naming the setting, if any is out of range or two do not fit together."""
+        """Raise RaftConfigError, naming the setting, if any is out of range or two do not fit together."""
         _require(self.id >= 1, "id must be at least 1: 0 means none", self.id)
         _require(self.heartbeat_ticks >= 1, "heartbeat_ticks must be at least 1", self.heartbeat_ticks)
         _require(
@@ -179,4 +179,4 @@ def fixed_jitter(seed: int) -> Callable[[int], int]:
 
 def _require(condition: bool, text: str, value: object) -> None:
     if not condition:
-        raise ConfigError(f"{text}, not {value!r}")
+        raise RaftConfigError(f"{text}, not {value!r}")

@@ -9,7 +9,7 @@ Roles and the moves between them:
        +-- a leader of this term -----+---+----------------------+--- higher term, quorum not active
 
 Without pre-vote a follower becomes a candidate at once. The rules that move messages and terms are in `step`,
-`election`, `follower`, `leader`, `replication`, `membership` and `reads`; they are functions over this state,
+`roles`, `replication`, `membership` and `reads`; they are functions over this state,
 so that each file holds one idea. This file decides nothing by itself and, like them, does no I/O: time comes
 as `tick`, randomness as `Config.jitter`, and output leaves as `messages` and `messages_after_append`.
 
@@ -24,9 +24,9 @@ from dataclasses import replace
 
 from controller_core.raft.config import Config, ReadOnlyOption, fixed_jitter
 from controller_core.raft.errors import invariant
-from controller_core.raft.raft_log import RaftLog
+from controller_core.raft.log.raft_log import RaftLog
+from controller_core.raft.log.storage import Storage
 from controller_core.raft.read_only import ReadOnly
-from controller_core.raft.storage import Storage
 from controller_core.raft.tracker.progress import Progress
 from controller_core.raft.tracker.tracker import ProgressTracker
 from controller_core.raft.types import (
@@ -236,7 +236,7 @@ class Raft:
         self.role = StateType.PRE_CANDIDATE
 
     def become_leader(self) -> None:
-        """Lead at the present term; the caller appends the first entry of the term (see `election`)."""
+        """Lead at the present term; the caller appends the first entry of the term (see `roles.election`)."""
         invariant(self.role != StateType.FOLLOWER, "invalid transition [follower -> leader]")
         self.reset(self.term)
         self.lead = self.id

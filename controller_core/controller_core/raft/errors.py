@@ -15,7 +15,7 @@ class LocalError(RaftError):
     """The caller in this process broke the contract of a method."""
 
 
-class ConfigError(LocalError, ValueError):
+class RaftConfigError(LocalError, ValueError):
     """A setting, or a combination of settings, is out of range."""
 
 

@@ -22,12 +22,12 @@ from controller_core.raft.confchange.changes import ConfChange, ConfChangeV2, en
 from controller_core.raft.config import Config
 from controller_core.raft.core import Raft
 from controller_core.raft.errors import LocalError, LocalMessageError, PeerNotFoundError
+from controller_core.raft.log.sizes import entries_size_bytes, payload_size_bytes
+from controller_core.raft.log.storage import Storage
 from controller_core.raft.membership import apply_conf_change, note_applied, restore_membership
 from controller_core.raft.reads import lease_ticks_left
 from controller_core.raft.replication import forget_uncommitted
-from controller_core.raft.sizes import entries_size_bytes, payload_size_bytes
 from controller_core.raft.step import step, tick
-from controller_core.raft.storage import Storage
 from controller_core.raft.tracker.progress import ProgressStatus
 from controller_core.raft.types import (
     NO_INDEX,
@@ -108,7 +108,7 @@ class RawNode:
         """Start from what `storage` holds.
 
         Raises:
-            ConfigError: a setting is out of range.
+            RaftConfigError: a setting is out of range.
             ConfChangeError: the stored membership is not a valid one.
         """
         raft = Raft(config, storage)

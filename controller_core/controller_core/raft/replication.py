@@ -17,9 +17,13 @@ from collections.abc import Sequence
 
 from controller_core.raft.core import Raft
 from controller_core.raft.errors import invariant
+from controller_core.raft.log.sizes import payload_size_bytes
+from controller_core.raft.log.storage import (
+    CompactedError,
+    SnapshotTemporarilyUnavailableError,
+    UnavailableError,
+)
 from controller_core.raft.reads import heartbeat_context, release_pending
-from controller_core.raft.sizes import payload_size_bytes
-from controller_core.raft.storage import CompactedError, SnapshotTemporarilyUnavailableError, UnavailableError
 from controller_core.raft.tracker.progress import Progress, ProgressState
 from controller_core.raft.types import Entry, EntryType, LogIndex, MessageType, Term
 

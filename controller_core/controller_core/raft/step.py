@@ -12,9 +12,9 @@ Source: Raft thesis 3.3, 3.4, 4.2.3, 6.2, 9.6; etcd raft 3.6.
 """
 
 from controller_core.raft.core import NONE, Raft
-from controller_core.raft.election import answer_vote_request, hup, refuses_for_lease
-from controller_core.raft.follower import CANDIDATE, FOLLOWER, Handler
-from controller_core.raft.leader import LEADER
+from controller_core.raft.roles.election import answer_vote_request, hup, refuses_for_lease
+from controller_core.raft.roles.follower import CANDIDATE, FOLLOWER, Handler
+from controller_core.raft.roles.leader import LEADER
 from controller_core.raft.types import Message, MessageType, NodeId, StateType
 
 _HANDLERS: dict[StateType, dict[MessageType, Handler]] = {

@@ -164,7 +164,7 @@ class BrokerReplicasInfo(Body, frozen=True):
     replicas_info_table: dict[str, ReplicasInfo]
 
 
-class EpochEntry(Body, frozen=True):
+class EpochEntryBody(Body, frozen=True):
     """One master epoch and the commit log bytes written in it; the last entry's end is 2**63 - 1."""
 
     end_offset: JavaLong
@@ -178,7 +178,7 @@ class EpochEntryCache(Body, frozen=True):
     broker_id: JavaLong
     broker_name: str
     cluster_name: str
-    epoch_list: tuple[EpochEntry, ...]
+    epoch_list: tuple[EpochEntryBody, ...]
     max_offset: JavaLong
 
 

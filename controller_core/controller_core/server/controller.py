@@ -21,20 +21,20 @@ from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.replies import Outcome
 from controller_core.server.clock import Clock
 from controller_core.server.common.metrics import Metrics
+from controller_core.server.elections.first_elections import FirstElections
+from controller_core.server.elections.heartbeats import HeartbeatReceiver
+from controller_core.server.elections.leader_elections import LeaderElections
 from controller_core.server.http_api.node_view import NodeView
-from controller_core.server.http_api.routes import HttpServer
+from controller_core.server.http_api.routes import NodeHttpServer
 from controller_core.server.logs import bind
-from controller_core.server.masters.commands import CommandMaker
-from controller_core.server.masters.elections import LeaderElections
-from controller_core.server.masters.first_elections import FirstElections
-from controller_core.server.masters.ha_addresses import HaAddresses
-from controller_core.server.masters.heartbeats import HeartbeatReceiver
-from controller_core.server.masters.submission import CommandSubmitter
-from controller_core.server.membership.changes import Membership
+from controller_core.server.membership.changes import MembershipChanges
 from controller_core.server.membership.members import ControllerMembers
 from controller_core.server.node.raft_node import Node
 from controller_core.server.node.state_machine import GroupsMachine
 from controller_core.server.node.types import NotLeaderError
+from controller_core.server.notices.ha_addresses import HaAddresses
+from controller_core.server.proposals.commands import CommandMaker
+from controller_core.server.proposals.submission import CommandSubmitter
 from controller_core.server.requests.forwarding import Forwarder
 from controller_core.server.requests.handlers import Handlers
 from controller_core.server.requests.leader_rule import LeaderRule
@@ -61,7 +61,7 @@ class Controller:
         clock: Clock,
         node: Node,
         machine: GroupsMachine,
-        membership: Membership | None = None,
+        membership: MembershipChanges | None = None,
         tls: Tls | None = None,
     ) -> None:
         """Put the parts together; nothing runs before `start`.
@@ -117,7 +117,7 @@ class Controller:
         self._remoting = RemotingServer(self._make_handlers(), self.heartbeats, self._metrics)
         self._view = self._make_view()
         self._view.port_numbers = self._remoting.numbers
-        self._http = HttpServer(self._view)
+        self._http = NodeHttpServer(self._view)
         self._tasks: list[asyncio.Task[None]] = []
 
     def _revived(self, key: ReplicaKey) -> None:

@@ -40,20 +40,22 @@ class JsonFormatter(logging.Formatter):
         fields = getattr(record, _FIELDS_ATTRIBUTE, None)
         if isinstance(fields, dict):
             line.update(fields)
-        line = {name: _cut(value) for name, value in line.items()}
+        texts = {name: _encoded(value) for name, value in line.items()}
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)[-_EXCEPTION_CHARS_MAX:]
-        return json.dumps(line, default=str, ensure_ascii=False)
+            texts["exception"] = _json(self.formatException(record.exc_info)[-_EXCEPTION_CHARS_MAX:])
+        return "{" + ", ".join(f"{_json(name)}: {text}" for name, text in texts.items()) + "}"
 
 
-def _cut(value: object) -> object:
-    """Return a value as it goes into a line; of a text that is too long, its beginning and its length."""
-    text = value if isinstance(value, str) else None
-    if value is not None and not isinstance(value, str | int | float | bool):
-        text = json.dumps(value, default=str, ensure_ascii=False)
-    if text is None or len(text) <= _TEXT_CHARS_MAX:
-        return value
-    return f"{text[:_TEXT_CHARS_MAX]}... ({len(text)} characters)"
+def _encoded(value: object) -> str:
+    """Return a value's JSON; of a value that is too long, the JSON of its beginning and its length."""
+    text = value if isinstance(value, str) else _json(value)
+    if len(text) > _TEXT_CHARS_MAX:
+        return _json(f"{text[:_TEXT_CHARS_MAX]}... ({len(text)} characters)")
+    return _json(value) if isinstance(value, str) else text
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, default=str, ensure_ascii=False)
 
 
 def configure(level: str, stream: TextIO | None = None, **constant: object) -> None:

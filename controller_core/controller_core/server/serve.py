@@ -28,7 +28,7 @@ from controller_core.log.errors import (
 from controller_core.server import logs
 from controller_core.server.logs import bind
 from controller_core.server.settings import config
-from controller_core.server.settings.config import ConfigError
+from controller_core.server.settings.config import InvalidSettingError
 from controller_core.server.settings.live_config import LiveConfig, read_file
 from controller_core.server.supervisor import EXIT_LOG, Supervisor
 
@@ -51,7 +51,7 @@ def serve_until_signalled(path: Path | None, overrides: Sequence[str]) -> int:
     """Run a node until a signal stops it; return the exit status.
 
     Raises:
-        ConfigError: a setting is missing or bad.
+        InvalidSettingError: a setting is missing or bad.
     """
     given = read_file(path) if path is not None else {}
     given |= _parse_overrides(overrides)
@@ -85,7 +85,7 @@ def _parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals:
-            raise ConfigError("--set", override, "must be of the form KEY=VALUE")
+            raise InvalidSettingError("--set", override, "must be of the form KEY=VALUE")
         values[key.strip()] = value
     return values
 

@@ -29,7 +29,7 @@ from controller_core.server.clock import Clock
 from controller_core.server.controller import Controller
 from controller_core.server.http_api.trouble_page import TroublePage
 from controller_core.server.logs import bind
-from controller_core.server.membership.changes import Membership
+from controller_core.server.membership.changes import MembershipChanges
 from controller_core.server.membership.founding import Founding
 from controller_core.server.membership.members import ControllerMembers
 from controller_core.server.node.raft_node import Node
@@ -76,7 +76,7 @@ class Supervisor:
         """Take the settings; `files` is the file system of the log, the operating system's when None.
 
         Raises:
-            ConfigError: a certificate cannot be used.
+            InvalidSettingError: a certificate cannot be used.
         """
         self._live = live
         self._tls = Tls(live.settings)
@@ -171,7 +171,7 @@ class Supervisor:
         async def ask_peer(peer: Peer, greeting: Greeting) -> GreetingReply | None:
             return await ask(members.raft_address(peer), greeting, context_of(self._tls.peer_client))
 
-        membership = Membership(node, members, own, transport, ask_peer)
+        membership = MembershipChanges(node, members, own, transport, ask_peer)
         controller = Controller(self._live, self._clock, node, machine, membership, self._tls)
         founding = None
         if store.is_empty:

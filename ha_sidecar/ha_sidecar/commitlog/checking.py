@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from ha_sidecar.commitlog.layout import Layout
-from ha_sidecar.commitlog.records import Record, RecordKind
+from ha_sidecar.commitlog.records import CheckedRecord, RecordKind
 from ha_sidecar.commitlog.recovery import check_span
 
 _END_TIMEOUT_S: Final = 5.0
@@ -61,7 +61,7 @@ class Checker:
         """Say whether `verdict` would return at once."""
         return self.is_busy and bool(select.select([self._socket], [], [], 0)[0])
 
-    def verdict(self) -> tuple[int, Record]:
+    def verdict(self) -> tuple[int, CheckedRecord]:
         """Wait for what `check_span` says of the span told last, and return it.
 
         Raises:
@@ -73,7 +73,7 @@ class Checker:
         if not answer:
             raise OSError(f"the process that checks the log ended with status {self._process.wait()}")
         offset, kind, problem = answer.removesuffix("\n").split(" ", 2)
-        return int(offset), Record(RecordKind(kind), problem=problem)
+        return int(offset), CheckedRecord(RecordKind(kind), problem=problem)
 
     def close(self) -> None:
         """End the process."""

@@ -89,7 +89,7 @@ class Disk(Protocol):
         ...
 
 
-class OsFile:
+class OsDiskFile:
     """A file of the operating system."""
 
     __slots__ = ("_descriptor",)
@@ -151,9 +151,9 @@ class OsDisk:
         except FileNotFoundError:
             return None
 
-    def open(self, path: Path, *, create: bool = False) -> OsFile:
+    def open(self, path: Path, *, create: bool = False) -> OsDiskFile:
         """Open a file to read and write."""
-        return OsFile(os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644))
+        return OsDiskFile(os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644))
 
     @contextmanager
     def content(self, path: Path) -> Iterator[Bytes]:

@@ -29,7 +29,7 @@ from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.commitlog.cuts import CutGuard
 from ha_sidecar.commitlog.disk import DiskFile, remove_durably
 from ha_sidecar.commitlog.layout import Layout
-from ha_sidecar.commitlog.records import Record, RecordKind
+from ha_sidecar.commitlog.records import CheckedRecord, RecordKind
 from ha_sidecar.commitlog.recovery import find_end, record_at
 from ha_sidecar.commitlog.room import NO_SPACE, Room
 
@@ -70,7 +70,7 @@ class CommitLog:
     @classmethod
     def open(
         cls, layout: Layout, cuts: CutGuard | None = None, room: Room | None = None
-    ) -> tuple[Self, Record]:
+    ) -> tuple[Self, CheckedRecord]:
         """Recover the log in the directory; return it with the verdict on what stood at its end.
 
         The log ends behind its last whole record; everything after that is zeros and durable when this
@@ -171,7 +171,7 @@ class CommitLog:
                 self.min_offset = LogOffset(start_offset + self.layout.file_bytes)
                 remove_durably(self.layout.path(start_offset), self.layout.disk)
 
-    def record_at(self, offset: int) -> Record:
+    def record_at(self, offset: int) -> CheckedRecord:
         """Judge the record that starts at `offset`."""
         return record_at(self.layout, offset, self.max_offset)
 

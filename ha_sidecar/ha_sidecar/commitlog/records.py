@@ -64,7 +64,7 @@ class RecordKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class CheckedRecord:
     """A verdict.
 
     The kind, the record's whole length in bytes (0 if unknown), and the problem if it is damaged.
@@ -75,11 +75,11 @@ class Record:
     problem: str = ""
 
 
-_UNUSED: Final = Record(RecordKind.UNUSED)
-_TORN: Final = Record(RecordKind.TORN)
+_UNUSED: Final = CheckedRecord(RecordKind.UNUSED)
+_TORN: Final = CheckedRecord(RecordKind.TORN)
 
 
-def check_record(data: Bytes, at: int, end: int, offset: int, rest_bytes: int) -> Record:
+def check_record(data: Bytes, at: int, end: int, offset: int, rest_bytes: int) -> CheckedRecord:
     """Judge the record at index `at` of `data`.
 
     Args:
@@ -95,7 +95,7 @@ def check_record(data: Bytes, at: int, end: int, offset: int, rest_bytes: int) -
     if magic == MAGIC_BLANK:
         if total != rest_bytes:
             return _damaged(f"BLANK of {total} bytes where {rest_bytes} are left in the file")
-        return Record(RecordKind.BLANK, total) if end - at >= total else _TORN
+        return CheckedRecord(RecordKind.BLANK, total) if end - at >= total else _TORN
     if magic not in (MAGIC_V1, MAGIC_V2):
         return _UNUSED if total == magic == 0 else _damaged(f"magic {magic:#x}")
     if not MESSAGE_BYTES_MIN <= total <= rest_bytes - BLANK_BYTES_MIN:
@@ -168,13 +168,13 @@ def _texts_at(data: Bytes, at: int) -> tuple[int, int, int]:
     return topic_at, topic_at + topic_bytes + _SHORT.size, at + total
 
 
-def _check_torn(data: Bytes, at: int, end: int, offset: int) -> Record:
+def _check_torn(data: Bytes, at: int, end: int, offset: int) -> CheckedRecord:
     if end - at >= _MESSAGE.size and _MESSAGE.unpack_from(data, at)[6] != offset:
         return _damaged("a cut record with another offset")
     return _TORN
 
 
-def _check_message(data: Bytes, at: int, total: int, magic: int, offset: int) -> Record:
+def _check_message(data: Bytes, at: int, total: int, magic: int, offset: int) -> CheckedRecord:
     _, _, body_crc, _, _, _, own_offset, flags = _MESSAGE.unpack_from(data, at)
     if own_offset != offset:
         return _damaged(f"the record says it stands at {own_offset}")
@@ -194,7 +194,7 @@ def _check_message(data: Bytes, at: int, total: int, magic: int, offset: int) ->
         # Java writes 0 when the body is empty, which is also the checksum of nothing.
         if zlib.crc32(body) & _CRC_MASK != body_crc:
             return _damaged("body checksum")
-    return Record(RecordKind.MESSAGE, total)
+    return CheckedRecord(RecordKind.MESSAGE, total)
 
 
 def _body_at(at: int, flags: int) -> int:
@@ -206,5 +206,5 @@ def _read(number: struct.Struct, data: Bytes, at: int, end: int) -> int:
     return int(number.unpack_from(data, at)[0]) if at + number.size <= end else -1
 
 
-def _damaged(problem: str) -> Record:
-    return Record(RecordKind.DAMAGED, 0, problem)
+def _damaged(problem: str) -> CheckedRecord:
+    return CheckedRecord(RecordKind.DAMAGED, 0, problem)

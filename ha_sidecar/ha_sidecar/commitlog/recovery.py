@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from ha_sidecar.commitlog.layout import Layout, LogLayoutError
 from ha_sidecar.commitlog.records import (
-    Record,
+    CheckedRecord,
     RecordKind,
     check_record,
     sure_message_bytes,
@@ -36,7 +36,7 @@ class LogEnd:
 
     min_offset: int
     max_offset: int
-    stopped_by: Record
+    stopped_by: CheckedRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def find_end(layout: Layout) -> LogEnd:
     """
     starts = layout.starts()
     if not starts:
-        return LogEnd(0, 0, Record(RecordKind.UNUSED))
+        return LogEnd(0, 0, CheckedRecord(RecordKind.UNUSED))
     for start_offset in reversed(starts):
         if _first_record(layout, start_offset).length_bytes:
             max_offset, stopped_by = _walk_from(layout, [s for s in starts if s >= start_offset], None)
@@ -79,24 +79,24 @@ def walk(layout: Layout) -> Walk:
     starts = layout.starts()
     counts = [0, 0]
     if not starts:
-        return Walk(LogEnd(0, 0, Record(RecordKind.UNUSED)), 0, 0)
+        return Walk(LogEnd(0, 0, CheckedRecord(RecordKind.UNUSED)), 0, 0)
     max_offset, stopped_by = _walk_from(layout, starts, counts)
     return Walk(LogEnd(starts[0], max_offset, stopped_by), counts[0], counts[1])
 
 
-def record_at(layout: Layout, offset: int, max_offset: int) -> Record:
+def record_at(layout: Layout, offset: int, max_offset: int) -> CheckedRecord:
     """Judge the one record at `offset` of a log that ends at `max_offset`."""
     start_offset = layout.start_of(offset)
     path = layout.path(start_offset)
     if offset >= max_offset or layout.disk.size(path) is None:
-        return Record(RecordKind.UNUSED)
+        return CheckedRecord(RecordKind.UNUSED)
     end = min(max_offset - start_offset, layout.file_bytes)
     with layout.disk.content(layout.path(start_offset)) as data:
         at = offset - start_offset
         return check_record(data, at, min(end, len(data)), offset, layout.file_bytes - at)
 
 
-def check_span(layout: Layout, from_offset: int, to_offset: int) -> tuple[int, Record]:
+def check_span(layout: Layout, from_offset: int, to_offset: int) -> tuple[int, CheckedRecord]:
     """Check the records between two offsets, the first of which is a record's start, and read nothing above.
 
     Return where the first one stands that is not whole below `to_offset`, with the verdict on it; `to_offset`
@@ -109,10 +109,10 @@ def check_span(layout: Layout, from_offset: int, to_offset: int) -> tuple[int, R
         if stop.record.kind is not RecordKind.BLANK:
             return stop.offset, stop.record
         offset = end_offset
-    return offset, Record(RecordKind.UNUSED)
+    return offset, CheckedRecord(RecordKind.UNUSED)
 
 
-def _walk_from(layout: Layout, starts: list[int], counts: list[int] | None) -> tuple[int, Record]:
+def _walk_from(layout: Layout, starts: list[int], counts: list[int] | None) -> tuple[int, CheckedRecord]:
     """Walk the files and return the log's end with the verdict there.
 
     Count messages and bytes into `counts`.
@@ -126,7 +126,7 @@ def _walk_from(layout: Layout, starts: list[int], counts: list[int] | None) -> t
         if stop.record.kind is not RecordKind.BLANK:
             return (blank_offset if stop.offset == start_offset else stop.offset), stop.record
         blank_offset = stop.offset
-    return blank_offset, Record(RecordKind.UNUSED)
+    return blank_offset, CheckedRecord(RecordKind.UNUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class _Stop:
     """Where a walk through one file ended, the verdict on the bytes at its end, and its messages."""
 
     offset: int
-    record: Record
+    record: CheckedRecord
     messages: int
 
 
@@ -155,9 +155,9 @@ def _walk_file(layout: Layout, from_offset: int, end_offset: int) -> _Stop:
                     and at > previous_at
                     and texts_hold_nul(data, previous_at)
                 ):
-                    return _Stop(start_offset + previous_at, Record(RecordKind.TORN), messages - 1)
+                    return _Stop(start_offset + previous_at, CheckedRecord(RecordKind.TORN), messages - 1)
                 if record.kind is RecordKind.MESSAGE and texts_lack_bytes(data, at):
-                    record = Record(RecordKind.TORN)
+                    record = CheckedRecord(RecordKind.TORN)
                 if record.kind is not RecordKind.MESSAGE:
                     return _Stop(offset, record, messages)
                 length = record.length_bytes
@@ -165,6 +165,6 @@ def _walk_file(layout: Layout, from_offset: int, end_offset: int) -> _Stop:
             messages += 1
 
 
-def _first_record(layout: Layout, start_offset: int) -> Record:
+def _first_record(layout: Layout, start_offset: int) -> CheckedRecord:
     with layout.disk.content(layout.path(start_offset)) as data:
         return check_record(data, 0, len(data), start_offset, layout.file_bytes)

@@ -14,7 +14,7 @@ from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.commitlog.cuts import LogCutError
 from ha_sidecar.commitlog.record_ends import RecordEnds
 from ha_sidecar.commitlog.store import ReplicaStore
-from ha_sidecar.transfer.served_log import LogView
+from ha_sidecar.transfer.served_log import LogExtent
 
 
 class ServedStore:
@@ -39,7 +39,7 @@ class ServedStore:
         self._confirm_walk = RecordEnds(store.log.layout)
         self._end_offset = self._confirmed_offset = 0
 
-    def view(self) -> LogView:
+    def view(self) -> LogExtent:
         """Return the log as it is now.
 
         Raises:
@@ -61,7 +61,7 @@ class ServedStore:
                 self._confirmed_offset = self._last_end(
                     self._confirm_walk, self._confirmed_offset, min_offset, confirm_offset
                 )
-            view = LogView(
+            view = LogExtent(
                 min_offset,
                 LogOffset(self._end_offset),
                 LogOffset(self._confirmed_offset),

@@ -20,7 +20,7 @@ from ha_sidecar.commitlog.disk import OS_DISK, Disk, remove_durably, write_atomi
 from ha_sidecar.commitlog.files import CommitLog
 from ha_sidecar.commitlog.layout import Layout, LogLayoutError, guess_file_bytes
 from ha_sidecar.commitlog.record_ends import RecordEnds
-from ha_sidecar.commitlog.records import Record
+from ha_sidecar.commitlog.records import CheckedRecord
 from ha_sidecar.commitlog.room import Room
 from ha_sidecar.epoch import EpochList, file_format
 from ha_sidecar.transfer.reconcile import OwnLog
@@ -116,7 +116,7 @@ class ReplicaStore:
         self._layout: Final = Layout(directory / LOG_DIRECTORY, file_bytes, disk)
         self._room: Final = None if refuse_above is None else Room(disk, directory, file_bytes, refuse_above)
         self.log: CommitLog
-        self.recovered: Record
+        self.recovered: CheckedRecord
         try:
             self.log, self.recovered = CommitLog.open(self._layout, room=self._room)
             self.epochs: EpochList = read_epochs(directory, disk)

@@ -3,13 +3,17 @@
 Source: AdminBrokerProcessor.java (26, 28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
 """
 
+import asyncio
+from collections.abc import Callable
+
 from controller_core.channel.asking import Asker, AskError
 from controller_core.channel.refusals import refusal
 from controller_core.remoting.bodies import BrokerReplicasInfo, EpochEntryCache, HARuntimeInfo, encode_names
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.routes import KVTable
-from ha_sidecar.common.controllers import Controllers
+from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.decisions.broker_facts import (
     BrokerFacts,
     GroupFacts,
@@ -67,3 +71,18 @@ async def ask_group(controllers: Controllers, group: str) -> GroupFacts:
     if info is None:
         raise UnknownGroupError(f"the controllers do not know group {group}")
     return group_facts(info)
+
+
+async def ask_group_until_answered(
+    controllers: Controllers, group: str, note: Callable[[Exception], None], *, pause_s: float
+) -> GroupFacts:
+    """Ask about a group until a majority of the controllers vouches for an answer.
+
+    `note` gets the error of each attempt that failed, and may raise it to end the attempts.
+    """
+    while True:
+        try:
+            return await ask_group(controllers, group)
+        except (ControllersUnavailableError, AskError, RemotingProtocolError) as error:
+            note(error)
+        await asyncio.sleep(pause_s)

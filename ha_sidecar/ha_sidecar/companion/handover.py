@@ -34,7 +34,7 @@ from controller_core.remoting.numbers import BrokerId
 from controller_core.remoting.routes import ClusterInfo
 from ha_sidecar.address import AddressError, host_port
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
-from ha_sidecar.common.questions import ask_broker, ask_group
+from ha_sidecar.common.questions import ask_broker, ask_group_until_answered
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, living_members, with_controller_id
 
@@ -147,12 +147,12 @@ class Handover:
         return await ask_broker(self._broker)
 
     async def _group(self) -> GroupFacts:
-        while True:
-            try:
-                return await ask_group(self._controllers, self._config.group)
-            except (ControllersUnavailableError, AskError, RemotingProtocolError) as error:
-                self._waits_for = f"the controllers: {error}"
-            await asyncio.sleep(LOOK_AGAIN_S)
+        def note(error: Exception) -> None:
+            self._waits_for = f"the controllers: {error}"
+
+        return await ask_group_until_answered(
+            self._controllers, self._config.group, note, pause_s=LOOK_AGAIN_S
+        )
 
     async def _designate(self, own_id: BrokerId) -> BrokerId:
         """Find a successor and have it elected; return its id."""

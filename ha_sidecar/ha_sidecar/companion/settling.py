@@ -18,9 +18,9 @@ import aiohttp
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.address import HostPort
-from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
+from ha_sidecar.common.controllers import Controllers
 from ha_sidecar.common.events import EventLog
-from ha_sidecar.common.questions import ask_broker, ask_group
+from ha_sidecar.common.questions import ask_broker, ask_group_until_answered
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.debt_store import DebtStore, debt_store
 from ha_sidecar.companion.handover import LOOK_AGAIN_S, Handover, HandoverResult
@@ -106,15 +106,14 @@ class _Settler:
             async with asyncio.timeout(FACTS_WITHIN_S):
                 with contextlib.suppress(AskError, RemotingProtocolError):
                     self._broker = await ask_broker(self._own)
-                self._group = await _group_of(controllers, self._config.group)
+                self._group = await ask_group_until_answered(
+                    controllers, self._config.group, _note_silence, pause_s=LOOK_AGAIN_S
+                )
         except TimeoutError:
             _log.warning("the controllers do not name the master: POP checkpoints may stay owed")
         finally:
             await controllers.stop()
 
 
-async def _group_of(controllers: Controllers, group: str) -> GroupFacts:
-    while True:
-        with contextlib.suppress(ControllersUnavailableError, AskError, RemotingProtocolError):
-            return await ask_group(controllers, group)
-        await asyncio.sleep(LOOK_AGAIN_S)
+def _note_silence(error: Exception) -> None:
+    _log.debug("controllers: %s", error)

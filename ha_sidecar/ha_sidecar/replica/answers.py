@@ -8,7 +8,7 @@ Source: AdminBrokerProcessor.java (906, 907, 1007) 5.4.0.
 """
 
 from controller_core.remoting.bodies import (
-    EpochEntry,
+    EpochEntryBody,
     EpochEntryCache,
     HAClientRuntimeInfo,
     HAConnectionRuntimeInfo,
@@ -30,7 +30,8 @@ def epoch_cache(config: ReplicaConfig, store: ReplicaStore, broker_id: BrokerId)
         broker_name=config.group,
         cluster_name=config.cluster,
         epoch_list=tuple(
-            EpochEntry(epochs.end_offset(entry.epoch), entry.epoch, entry.start_offset) for entry in epochs
+            EpochEntryBody(epochs.end_offset(entry.epoch), entry.epoch, entry.start_offset)
+            for entry in epochs
         ),
         max_offset=store.log.max_offset,
     )

@@ -32,9 +32,9 @@ from controller_core.remoting.headers import ExchangeHAInfoRequestHeader, Exchan
 from controller_core.remoting.numbers import BrokerId
 from ha_sidecar.address import AddressError, HostPort, host_port
 from ha_sidecar.common import metadata
-from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
+from ha_sidecar.common.controllers import Controllers
 from ha_sidecar.common.identity import NO_ID
-from ha_sidecar.common.questions import UnknownGroupError, ask_group, ask_log_end
+from ha_sidecar.common.questions import UnknownGroupError, ask_group_until_answered, ask_log_end
 from ha_sidecar.decisions.broker_facts import GroupFacts
 from ha_sidecar.decisions.metadata_tables import MetadataSnapshot
 from ha_sidecar.seed.config import SeedConfig
@@ -75,7 +75,7 @@ async def _ask_outlook(config: SeedConfig) -> GroupAnswer | None:
     controllers.start()
     try:
         async with asyncio.timeout(FIND_TIMEOUT_S):
-            group = await _group(controllers, config.group)
+            group = await ask_group_until_answered(controllers, config.group, _note, pause_s=0.1)
     except UnknownGroupError:
         return GroupAnswer(known=False)
     except TimeoutError:
@@ -109,7 +109,7 @@ async def _ask_members(
     controllers.start()
     try:
         async with asyncio.timeout(FIND_TIMEOUT_S):
-            group = await _group(controllers, config.group)
+            group = await ask_group_until_answered(controllers, config.group, _note, pause_s=0.1)
             addresses = candidates(group, BrokerId(config.broker_id)) or await _furthest(group, config)
             for address in reversed(addresses) if master_first else addresses:
                 found = await ask(address)
@@ -150,15 +150,11 @@ async def _furthest(group: GroupFacts, config: SeedConfig) -> list[str]:
     return [address for address, end in ends.items() if end == furthest]
 
 
-async def _group(controllers: Controllers, group: str) -> GroupFacts:
-    while True:
-        try:
-            return await ask_group(controllers, group)
-        except UnknownGroupError:
-            raise
-        except (ControllersUnavailableError, AskError, RemotingProtocolError) as error:
-            _log.debug("controllers: %s", error)
-        await asyncio.sleep(0.1)
+def _note(error: Exception) -> None:
+    """Log why the controllers did not answer; a group that they do not know ends the questions."""
+    if isinstance(error, UnknownGroupError):
+        raise error
+    _log.debug("controllers: %s", error)
 
 
 async def _ha_address(address: str) -> HostPort | None:

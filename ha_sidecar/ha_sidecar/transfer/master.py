@@ -27,9 +27,9 @@ twice makes it close), and it says nothing for 5 s before its first ack. Java's 
 this one refuses: a start below the log's first byte, which Java serves with silence for ever, and acks beyond
 the sent bytes.
 
-The log is a parameter: `LogView` is its state at the moment of a call, `record_end` finds ends of records in
-it. The view must only ever end where a record ends, and should end at durable bytes: a slave must not have
-more of an epoch than a master that comes back.
+The log is a parameter: `LogExtent` is its state at the moment of a call, `record_end` finds ends of records
+in it. The extent must only ever end where a record ends, and should end at durable bytes: a slave must not
+have more of an epoch than a master that comes back.
 
 Source: AutoSwitchHAConnection.java 5.4.0; docs/en/controller/design.md "Log replication".
 """
@@ -49,7 +49,7 @@ from ha_sidecar.transfer.actions import (
     SlaveStarted,
 )
 from ha_sidecar.transfer.errors import HaProtocolError, TransferUsageError
-from ha_sidecar.transfer.served_log import LogView, MasterConfig, RecordEnd
+from ha_sidecar.transfer.served_log import LogExtent, MasterConfig, RecordEnd
 
 HANDSHAKE_TIMEOUT_MS: Final = 5_000
 LEGACY_WAIT_MS: Final = 2_000
@@ -133,7 +133,7 @@ class MasterMachine:
         self._move(MasterEvent.CONNECTED)
         self._connected_ms = self._heard_ms = self._window_ms = now_ms
 
-    def received(self, data: codec.Buffer, log: LogView, now_ms: int) -> list[MasterAction]:
+    def received(self, data: codec.Buffer, log: LogExtent, now_ms: int) -> list[MasterAction]:
         """Take bytes from the slave, all of them; return what they ask for.
 
         Raises:
@@ -169,7 +169,7 @@ class MasterMachine:
             case _:
                 return []
 
-    def next_frame(self, log: LogView, now_ms: int) -> SendFrame | Close | None:
+    def next_frame(self, log: LogExtent, now_ms: int) -> SendFrame | Close | None:
         """Return the next bytes to write; None if nothing is due.
 
         Ask again when the log has grown, and after some tens of milliseconds in any case: heartbeats and the
@@ -207,7 +207,7 @@ class MasterMachine:
 
     # What follows reads the slave's messages.
 
-    def _take(self, actions: list[MasterAction], log: LogView, now_ms: int) -> int:
+    def _take(self, actions: list[MasterAction], log: LogExtent, now_ms: int) -> int:
         """Use one message of the pending bytes and return its length, 0 while it is not whole."""
         if self.state is MasterState.HANDSHAKE:
             return self._take_handshake(actions, log)
@@ -222,7 +222,7 @@ class MasterMachine:
             self._take_ack(offset)
         return codec.ACK_BYTES
 
-    def _take_handshake(self, actions: list[MasterAction], log: LogView) -> int:
+    def _take_handshake(self, actions: list[MasterAction], log: LogExtent) -> int:
         found = codec.decode_handshake(self._pending, stream_offset=self._stream_offset)
         if found is None:
             return 0
@@ -255,7 +255,7 @@ class MasterMachine:
         handshake: codec.Handshake,
         offset: LogOffset,
         actions: list[MasterAction],
-        log: LogView,
+        log: LogExtent,
         now_ms: int,
     ) -> None:
         if log.generation != self._generation:
@@ -296,18 +296,18 @@ class MasterMachine:
 
     # What follows makes frames.
 
-    def _start_at(self, offset: LogOffset, log: LogView) -> None:
+    def _start_at(self, offset: LogOffset, log: LogExtent) -> None:
         """Go on at `offset`, which may lie inside a record: a Java slave keeps a partly received one."""
         self.position = offset
         known_offset = min(offset, log.end_offset)
         file_start = known_offset - known_offset % self._config.mapped_file_bytes
         self._whole_offset = LogOffset(self._record_end(file_start, known_offset))
 
-    def _announced_holds(self, log: LogView) -> bool:
+    def _announced_holds(self, log: LogExtent) -> bool:
         announced = self._announced
         return announced is None or log.epochs.get(announced.epoch) == announced
 
-    def _data_frame(self, log: LogView, now_ms: int) -> SendFrame | Close | None:
+    def _data_frame(self, log: LogExtent, now_ms: int) -> SendFrame | Close | None:
         """Return the frame that carries the slave on, an empty one where a new epoch starts."""
         if log.is_empty:
             return None
@@ -322,7 +322,7 @@ class MasterMachine:
             return None
         return self._frame(log, self._body_bytes(log, entry))
 
-    def _body_bytes(self, log: LogView, entry: EpochEntry) -> int:
+    def _body_bytes(self, log: LogExtent, entry: EpochEntry) -> int:
         """Return the length of the next body and remember how far the slave then has whole records."""
         file_bytes = self._config.mapped_file_bytes
         file_end = self.position - self.position % file_bytes + file_bytes
@@ -338,7 +338,7 @@ class MasterMachine:
         self._whole_offset = LogOffset(end)
         return end - self.position
 
-    def _frame(self, log: LogView, body_bytes: int) -> SendFrame:
+    def _frame(self, log: LogExtent, body_bytes: int) -> SendFrame:
         offset = self.position
         entry = self._announced or EpochEntry(NO_EPOCH, LogOffset(0))
         confirm_offset = min(log.confirm_offset, self._whole_offset)

@@ -1,7 +1,7 @@
 """The inputs of a master's machine about its log: settings, the log's extent, and a finder of record ends.
 
-The machine opens nothing. Its caller looks at the log and hands over a `LogView` with each call; a view is
-true for its moment only, and the machine notices by `generation` when the log was cut in between.
+The machine opens nothing. Its caller looks at the log and hands over a `LogExtent` with each call; an extent
+is true for its moment only, and the machine notices by `generation` when the log was cut in between.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class MasterConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class LogView:
+class LogExtent:
     """What the log holds at one moment: [min_offset, end_offset), the two equal if it is empty.
 
     Attributes:
@@ -57,5 +57,5 @@ class LogView:
 
     @property
     def is_empty(self) -> bool:
-        """Say whether the view is empty."""
+        """Say whether the extent is empty."""
         return self.end_offset == self.min_offset

@@ -14,7 +14,8 @@ from urllib.parse import quote
 import aiohttp
 
 from rocketmq_operator.clients.api import Json, PeerUnavailableError, RequestRefusedError, RetryLaterError
-from rocketmq_operator.clients.json_answers import parse_json, read_json
+from rocketmq_operator.clients.json_answers import read_json
+from rocketmq_operator.plan.common.json_text import parse_json
 
 READ_TIMEOUT: Final = aiohttp.ClientTimeout(total=3.0, connect=1.0)
 CHANGE_TIMEOUT: Final = aiohttp.ClientTimeout(total=10.0, connect=1.0)
@@ -23,6 +24,10 @@ STREAM_LINE_BYTES_MAX: Final = 1 << 20
 """Longest event that is read without an error: far beyond what a controller writes."""
 FAILOVERS_MAX: Final = 60
 REDIRECTS_MAX: Final = 3
+
+
+class _NotFoundError(ValueError):
+    """A controller knows nothing under this path."""
 
 
 class ControllersClient:
@@ -115,7 +120,7 @@ class ControllersClient:
         self._last_sequence = last
         url = f"http://{host}/v1/events?after={last}"
         try:
-            async with self._lines(url, STREAM_TIMEOUT) as response:
+            async with self._answer(url, STREAM_TIMEOUT) as response:
                 async for line in response.content:
                     if line.strip():
                         event, sequence = _event(line)
@@ -125,11 +130,20 @@ class ControllersClient:
             raise PeerUnavailableError(f"the event stream of {host} broke: {error!r}") from error
 
     @asynccontextmanager
-    async def _lines(self, url: str, limits: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _answer(self, url: str, limits: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Get `url` without following redirects.
+
+        Raises:
+            _NotFoundError: the status is 404.
+            ValueError: the status is another one than 200.
+        """
         async with self._session.get(
             url, timeout=limits, allow_redirects=False, read_bufsize=STREAM_LINE_BYTES_MAX
         ) as response:
-            _check_status(response)
+            if response.status == 404:
+                raise _NotFoundError("status 404")
+            if response.status != 200:
+                raise ValueError(f"status {response.status}")
             yield response
 
     async def _last_event(self) -> tuple[str, int]:
@@ -138,7 +152,7 @@ class ControllersClient:
         for host in tuple(self._hosts):
             url = f"http://{host}/v1/events?after=0&follow=false"
             try:
-                async with self._lines(url, READ_TIMEOUT) as response:
+                async with self._answer(url, READ_TIMEOUT) as response:
                     last = 0
                     async for line in response.content:
                         last = max(last, _event(line)[1])
@@ -163,12 +177,11 @@ class ControllersClient:
 
     async def _get(self, host: str, path: str) -> Any:  # noqa: ANN401 - any JSON value
         """Return one controller's answer, None for what it knows nothing of."""
-        url = f"http://{host}{path}"
-        async with self._session.get(url, timeout=READ_TIMEOUT, allow_redirects=False) as response:
-            if response.status == 404:
-                return None
-            _check_status(response)
-            return await read_json(response)
+        try:
+            async with self._answer(f"http://{host}{path}", READ_TIMEOUT) as response:
+                return await read_json(response)
+        except _NotFoundError:
+            return None
 
     async def _change(self, url: str, body: Json) -> None:
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
@@ -191,11 +204,6 @@ class ControllersClient:
         if self._hosts[0] != host:
             self._hosts.remove(host)
             self._hosts.insert(0, host)
-
-
-def _check_status(response: aiohttp.ClientResponse) -> None:
-    if response.status != 200:
-        raise ValueError(f"status {response.status}")
 
 
 def _event(line: bytes) -> tuple[Json, int]:

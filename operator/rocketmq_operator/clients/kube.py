@@ -5,7 +5,6 @@ own: they must not stand in line behind a reconcile that waits for a slow API se
 """
 
 import asyncio
-import json
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +27,7 @@ from rocketmq_operator.clients.api import (
     PeerUnavailableError,
     RequestRefusedError,
 )
+from rocketmq_operator.plan.common.json_text import parse_json_object
 from rocketmq_operator.plan.common.objects import API_VERSIONS
 
 CONNECT_TIMEOUT_S: Final = 3.0
@@ -322,8 +322,7 @@ def _text(error: ApiException) -> str:
     """
     body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else str(error.body or "")
     try:
-        status = json.loads(body)
+        message = parse_json_object(body).get("message")
     except ValueError:
-        status = None
-    message = status.get("message") if isinstance(status, dict) else ""
+        message = ""
     return one_line(str(message or body or error.reason))

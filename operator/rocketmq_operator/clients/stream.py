@@ -5,7 +5,6 @@ address, certificates and token as they are, and reads JSON lines. It only watch
 writes.
 """
 
-import json
 import ssl
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, Protocol
@@ -16,7 +15,9 @@ from kubernetes.dynamic.exceptions import ResourceNotFoundError
 
 from rocketmq_operator.api.names import API_VERSION, OUR_KINDS
 from rocketmq_operator.clients.api import BusyError, Json, PeerUnavailableError
+from rocketmq_operator.clients.json_answers import read_body
 from rocketmq_operator.clients.kube import BUSY, PAGE_OBJECTS_MAX, VERSIONS, retry_after_s
+from rocketmq_operator.plan.common.json_text import parse_json_object
 
 WATCH_S: Final = 60
 """After this time the API server ends a watch, and it begins again."""
@@ -103,8 +104,7 @@ class HttpStream:
                 self._url(kind, namespace), params=options, headers=self._headers(), timeout=LIST_TIMEOUT
             ) as response:
                 await _checked(kind, response)
-                page: Json = json.loads(await response.read())
-                return page
+                return parse_json_object(await read_body(response))
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise PeerUnavailableError(f"{kind}: no list: {error!r}") from error
 
@@ -125,7 +125,7 @@ class HttpStream:
             ) as response:
                 await _checked(kind, response)
                 async for line in _lines(response.content):
-                    event = json.loads(line)
+                    event = parse_json_object(line)
                     if event["type"] == "ERROR":
                         _raise_error(kind, event["object"])
                     yield event["type"], event["object"]

@@ -66,23 +66,26 @@ async def announce_trouble(
     plan: ResourcePlan,
     troubles: Sequence[MemberTrouble],
 ) -> None:
-    """Write an Event for the first problem that the status does not name yet.
+    """Write an Event for each kind of problem that the status does not name yet.
 
-    A problem is a member's trouble, or a field that somebody rewrites.
+    A problem is a member's trouble, or a field that somebody rewrites. The first of each reason is told.
     """
     previous = [text for one in observed.status.conditions for text in (one.reason, one.message)]
     causes = with_cause(troubles)
     # A claim that ends while the plan waits is one that the plan gave up.
-    new_texts = [
+    problems = [
         (one.trouble.reason, f"{one.member}: {one.trouble.message}")
         for one in causes
         if plan.wait is None or one.trouble.reason != "VolumeTerminating"
     ]
-    new_texts += [(note.reason, note.message) for note in plan.notes]
-    for reason, note in new_texts:
-        if not any(reason in text for text in previous):
-            await _write_once(environment, observed.owner, (reason, note, "Warning"))
-            return
+    problems += [(note.reason, note.message) for note in plan.notes]
+    first_notes: dict[str, str] = {}
+    for reason, note in problems:
+        # A rewritten field stands in a condition by its message: the reason there may be a member's.
+        if not any(reason in text or note in text for text in previous):
+            first_notes.setdefault(reason, note)
+    for reason, note in first_notes.items():
+        await _write_once(environment, observed.owner, (reason, note, "Warning"))
 
 
 async def announce_run(environment: Environment, observed: ObservedReport, status: SLOReportStatus) -> None:

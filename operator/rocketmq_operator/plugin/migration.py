@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 from rocketmq_operator.api.names import CLUSTER_KIND, GROUP_KIND
 from rocketmq_operator.clients.api import Json, KubeConflictError
 from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.json_text import parse_json_object
 from rocketmq_operator.plan.migration import pods as migration_pods
 from rocketmq_operator.plan.migration.observed import (
     BrokerRecord,
@@ -21,11 +22,12 @@ from rocketmq_operator.plan.migration.observed import (
     MigrationRequest,
     ObservedMigration,
     OldMember,
-    StoreLocation,
+    StoreInClaim,
     locate_store,
     stateful_set_of,
 )
-from rocketmq_operator.plan.migration.steps import MigrationPlan, migration_plan
+from rocketmq_operator.plan.migration.step_types import MigrationPlan
+from rocketmq_operator.plan.migration.steps import migration_plan
 from rocketmq_operator.plan.migration.undo import undo_plan
 from rocketmq_operator.plan.migration.writes import CreateObject, DeleteObject, PatchObject, RunPod, Write
 from rocketmq_operator.plugin.queries import RequestError
@@ -233,7 +235,7 @@ class MigrationRun:
 
     async def _with_volume(self, member: OldMember) -> OldMember:
         """Find the volume by the note, else by the broker's report."""
-        location: BrokerRecord | StoreLocation | str | None = member.record or member.store_location
+        location: BrokerRecord | StoreInClaim | str | None = member.record or member.store_location
         if location is None or isinstance(location, str):
             return member
         claim = await self._server.get("PersistentVolumeClaim", member.namespace, location.claim)
@@ -345,11 +347,10 @@ def _parse_message(body: Json, text: str) -> Json:
         RequestError: it is not a JSON object, or its end is missing.
     """
     try:
-        message = json.loads(text)
+        return parse_json_object(text)
     except ValueError as error:
         name = body["metadata"]["name"]
         raise RequestError(f"{name} sent an unreadable answer: {text.strip()[:200]!r}: {error}") from error
-    return dict(message)
 
 
 def _title(plan: MigrationPlan, name: str) -> str:

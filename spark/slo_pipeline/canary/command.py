@@ -15,7 +15,7 @@ from pathlib import Path
 from controller_core.command_line.program import MisuseError
 from slo_pipeline.canary.canary import Canary, CanarySettings
 from slo_pipeline.canary.metrics import CanaryMetrics
-from slo_pipeline.shell.http_port import AddressError, parse_address, served
+from slo_pipeline.shell.http_port import ListenAddressError, parse_address, served
 from slo_pipeline.shell.options import seconds
 from slo_pipeline.writing.segment_store import SegmentStore
 from slo_pipeline.writing.sink import SegmentSink
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         settings = _settings(args)
         return asyncio.run(_probe(settings, args.out, args.http))
-    except (AddressError, ValueError) as error:
+    except (ListenAddressError, ValueError) as error:
         raise MisuseError(str(error)) from error
 
 

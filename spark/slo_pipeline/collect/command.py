@@ -17,7 +17,7 @@ from slo_pipeline.collect.kubernetes.api import ClusterApi, NoClusterError
 from slo_pipeline.collect.kubernetes.cluster import NAMESPACES_MAX, ClusterSettings
 from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.targets import TargetsError
-from slo_pipeline.shell.http_port import AddressError, served
+from slo_pipeline.shell.http_port import ListenAddressError, served
 from slo_pipeline.shell.options import seconds
 from slo_pipeline.shell.running import until_signalled
 from slo_pipeline.writing.segment_store import SegmentStore
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
         raise MisuseError("nothing to collect from (expected --targets or --discover)")
     try:
         return asyncio.run(_collect(args))
-    except (TargetsError, AddressError, NoClusterError) as error:
+    except (TargetsError, ListenAddressError, NoClusterError) as error:
         raise MisuseError(str(error)) from error
 
 

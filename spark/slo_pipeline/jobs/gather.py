@@ -119,7 +119,7 @@ def report(tables: Mapping[str, list[Row]], over: Period, objectives: Objectives
         apart=_apart(tables["apart"]),
         absent=_absent(tables),
         pages=tuple(
-            model.BurnAlert(
+            model.FiredBurnAlert(
                 row["severity"],
                 row["slo"],
                 row["group"],

@@ -19,17 +19,15 @@ from slo_pipeline.transforms import (
     budget,
     burn,
     durability,
-    elections,
-    failovers,
     lag,
     latency,
-    phases,
     quality,
     sli,
     slices,
 )
 from slo_pipeline.transforms.budget import BudgetTarget
-from slo_pipeline.transforms.rollouts import KUBERNETES_EVENT
+from slo_pipeline.transforms.master_changes import elections, failovers, phases
+from slo_pipeline.transforms.master_changes.rollouts import KUBERNETES_EVENT
 from slo_pipeline.transforms.timing import US_PER_S, plus_us
 
 # How many stretches a series over the whole period has at most, about.

@@ -16,7 +16,7 @@ from controller_core.channel.http_log import server_log
 from controller_core.command_line.program import MisuseError
 from slo_pipeline.serve.app import application
 from slo_pipeline.serve.shelf import Shelf
-from slo_pipeline.shell.http_port import AddressError, parse_address
+from slo_pipeline.shell.http_port import ListenAddressError, parse_address
 from slo_pipeline.shell.running import until_signalled
 
 # How long a connection may be open without a whole request: above the usual 60 s of a proxy's own idle
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         raise MisuseError(f"{args.directory}: no such directory")
     try:
         host, port = parse_address(args.http)
-    except AddressError as error:
+    except ListenAddressError as error:
         raise MisuseError(str(error)) from error
     asyncio.run(_serve(args.directory, host, port))
     return 0

@@ -14,7 +14,7 @@ from controller_core.channel.http_log import server_log
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class AddressError(ValueError):
+class ListenAddressError(ValueError):
     """An address is not host:port."""
 
 
@@ -22,11 +22,11 @@ def parse_address(text: str) -> tuple[str, int]:
     """Return host and port of `host:port`; the host of `:port` is every interface.
 
     Raises:
-        AddressError: anything else.
+        ListenAddressError: anything else.
     """
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise AddressError(f"{text!r} is not host:port")
+        raise ListenAddressError(f"{text!r} is not host:port")
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - a page for a scraper in the same network
 
 
@@ -42,7 +42,7 @@ async def served(
         values: further paths, each with what returns the value that is shown there as JSON.
 
     Raises:
-        AddressError: the address is not host:port.
+        ListenAddressError: the address is not host:port.
         OSError: it cannot be bound.
     """
     if address is None:

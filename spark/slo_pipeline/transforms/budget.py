@@ -7,7 +7,7 @@ Shape: every bad slice is booked to exactly one thing. The first of these whose 
 2. a known fault that moved no master: from its injection until it was healed and what it broke had time to
    settle;
 3. a rollout, or the restart of a member that belongs to one: from its start to its end
-   (`transforms.rollouts`);
+   (`transforms.master_changes.rollouts`);
 4. nothing: `unexplained`.
 
 The bookings add up to the bad slices: the report prints both sums, and `check` says them to whoever doubts.
@@ -21,8 +21,8 @@ from pyspark.sql import functions as F
 
 from slo_pipeline.schemas.frames import conform
 from slo_pipeline.schemas.tables import BUDGET
-from slo_pipeline.transforms.elections import with_healing
-from slo_pipeline.transforms.rollouts import UNENDED_US, rollouts
+from slo_pipeline.transforms.master_changes.elections import with_healing
+from slo_pipeline.transforms.master_changes.rollouts import UNENDED_US, rollouts
 from slo_pipeline.transforms.slices import SLICE_US
 from slo_pipeline.transforms.timing import US_PER_S, plus_us
 
@@ -48,7 +48,7 @@ def causes(timed: DataFrame, events: DataFrame) -> DataFrame:
     """List everything that may answer for bad slices.
 
     Args:
-        timed: result of `failovers.with_gaps`, re-elections among them.
+        timed: result of `master_changes.failovers.with_gaps`, re-elections among them.
         events: rows of the events segment, one an event_id.
 
     Returns:

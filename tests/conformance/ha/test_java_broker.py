@@ -18,9 +18,9 @@ from testkit.fakes.broker import FakeBroker
 from testkit.ha.java_stores import QUICK_TIMES, JavaStores
 from testkit.ha.peers import OurMaster
 from testkit.products.one_controller import OneNode, one_node
-from testkit.products.replica import LogReplica, log_prefix_equal
+from testkit.products.replica import LogReplicaProcess, log_prefix_equal
 from testkit.rocketmq.jars import jars
-from testkit.rocketmq.processes import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.rocketmq.processes import QUICK_SETTINGS, BrokerPlace, JavaBroker, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 
@@ -40,9 +40,9 @@ async def wait_for(is_so: Callable[[], bool], what: str) -> None:
         raise TimeoutError(what) from None
 
 
-def replica_of(node: OneNode, directory: Path) -> LogReplica:
+def replica_of(node: OneNode, directory: Path) -> LogReplicaProcess:
     settings = {"mapped-file-bytes": str(FILE_BYTES), "ack-after": "write"}
-    return LogReplica(directory / "replica", CLUSTER, GROUP, [node.remoting], settings)
+    return LogReplicaProcess(directory / "replica", CLUSTER, GROUP, [node.remoting], settings)
 
 
 async def let_in(master: FakeBroker, *members: int, set_epoch: int) -> None:
@@ -122,7 +122,7 @@ async def test_case_17_and_case_11_a_java_broker_follows_a_notice_in_a_transfer_
         with OurMaster(tmp_path / "new", FILE_BYTES, epoch=2) as new:
             end_offset = new.fill(50)
             async with group_of_two(tmp_path, old.port, new.port) as (node, first, second):
-                broker = Broker(
+                broker = JavaBroker(
                     jar_directory, place, name_server.address, settings, controllers=[node.remoting]
                 )
                 replica = replica_of(node, tmp_path)

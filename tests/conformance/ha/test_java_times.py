@@ -37,14 +37,14 @@ STILL_S = 2.0
 
 
 @dataclass(frozen=True)
-class Seen:
+class ConnectionTimes:
     """Seconds between received messages, and until the connection closed."""
 
     gaps_s: tuple[float, ...]
     closed_s: float
 
 
-def seen_by_a_slave(master: JavaStore, end_offset: int) -> Seen:
+def seen_by_a_slave(master: JavaStore, end_offset: int) -> ConnectionTimes:
     """Acknowledge all, then say nothing: heartbeats come until the master gives the slave up."""
     with HandSlave(master.port) as slave:
         slave.shake_hands(Handshake(SLAVE_ID))
@@ -56,10 +56,10 @@ def seen_by_a_slave(master: JavaStore, end_offset: int) -> Seen:
                 header, _ = slave.frame()
                 assert (header.body_bytes, header.offset) == (0, end_offset)
                 times.append(time.monotonic())
-        return Seen(_gaps(times), time.monotonic() - times[0])
+        return ConnectionTimes(_gaps(times), time.monotonic() - times[0])
 
 
-def seen_by_a_master(hand: HandMaster) -> Seen:
+def seen_by_a_master(hand: HandMaster) -> ConnectionTimes:
     """Answer the handshake, then say nothing: acks come until the slave gives its master up."""
     hand.accept()
     hand.reply(0, (1, 0))
@@ -68,7 +68,7 @@ def seen_by_a_master(hand: HandMaster) -> Seen:
         while True:
             assert hand.ack() == 0
             times.append(time.monotonic())
-    return Seen(_gaps(times), time.monotonic() - times[0])
+    return ConnectionTimes(_gaps(times), time.monotonic() - times[0])
 
 
 def _gaps(times: list[float]) -> tuple[float, ...]:

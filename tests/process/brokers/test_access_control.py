@@ -14,10 +14,10 @@ import pytest
 
 from testkit.products.companion import BrokerCompanion
 from testkit.products.controllers import ControllerCluster
-from testkit.products.replica import LogReplica
+from testkit.products.replica import LogReplicaProcess
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings, read_back
-from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, BrokerPlace, JavaBroker, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
@@ -52,7 +52,7 @@ async def test_a_switchover_is_refused_in_the_brokers_words_and_loses_nothing(tm
     }
     addresses = controllers.remoting_addresses
     brokers = [
-        Broker(
+        JavaBroker(
             release,
             BrokerPlace("demo", "orders", f"orders-{index}", tmp_path / f"orders-{index}"),
             name_server.address,
@@ -61,7 +61,7 @@ async def test_a_switchover_is_refused_in_the_brokers_words_and_loses_nothing(tm
         )
         for index in range(2)
     ]
-    replica = LogReplica(tmp_path / "replica", "demo", "orders", addresses)
+    replica = LogReplicaProcess(tmp_path / "replica", "demo", "orders", addresses)
     companion = BrokerCompanion(brokers[0], addresses)
     load_settings = LoadSettings(rate=500, poll_name_server_ms=200, user=USER)
     load = LoadClient(release, name_server.address, "load", tmp_path / "load", load_settings)

@@ -15,8 +15,8 @@ from testkit.rocketmq.jars import jars
 from testkit.rocketmq.processes import (
     QUICK_SETTINGS,
     ZERO_LOSS_SETTINGS,
-    Broker,
     BrokerPlace,
+    JavaBroker,
     NameServer,
     mqadmin,
 )
@@ -38,7 +38,7 @@ SETTINGS = {
 
 
 @dataclass
-class World:
+class JavaBrokerWorld:
     """Three controllers, a name server, and brokers of one group."""
 
     cluster: ControllerCluster
@@ -46,14 +46,14 @@ class World:
     release: Path
     directory: Path
     stack: contextlib.AsyncExitStack
-    brokers: list[Broker]
+    brokers: list[JavaBroker]
 
-    async def add_broker(self) -> Broker:
+    async def add_broker(self) -> JavaBroker:
         """Start one more broker; it ends with the test."""
         name = f"{GROUP}-{len(self.brokers)}"
         place = BrokerPlace(CLUSTER, GROUP, name, self.directory / name)
         addresses = self.cluster.remoting_addresses
-        broker = Broker(self.release, place, self.name_server.address, SETTINGS, controllers=addresses)
+        broker = JavaBroker(self.release, place, self.name_server.address, SETTINGS, controllers=addresses)
         self.stack.push_async_callback(broker.stop)
         await broker.start(BOOT_S)
         self.brokers.append(broker)
@@ -65,7 +65,7 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def _two_java_brokers(version: str, directory: Path) -> AsyncIterator[World]:
+async def _two_java_brokers(version: str, directory: Path) -> AsyncIterator[JavaBrokerWorld]:
     """Run all of it, with two brokers that are both in the SyncStateSet."""
     release = await jars(version)
     async with contextlib.AsyncExitStack() as stack:
@@ -73,7 +73,7 @@ async def _two_java_brokers(version: str, directory: Path) -> AsyncIterator[Worl
         name_server = NameServer(release, directory / "namesrv")
         stack.push_async_callback(name_server.stop)
         await name_server.start()
-        world = World(cluster, name_server, release, directory, stack, [])
+        world = JavaBrokerWorld(cluster, name_server, release, directory, stack, [])
         for _ in range(2):
             await world.add_broker()
         await world.until(_both_in_sync)
@@ -85,7 +85,7 @@ def _both_in_sync(group: dict[str, Any]) -> bool:
     return group["master_id"] is not None and len(group["sync_state_set"]) == 2
 
 
-def _by_id(group: dict[str, Any], brokers: list[Broker], broker_id: int) -> Broker:
+def _by_id(group: dict[str, Any], brokers: list[JavaBroker], broker_id: int) -> JavaBroker:
     address = next(one["address"] for one in group["replicas"] if one["broker_id"] == broker_id)
     return next(broker for broker in brokers if broker.address == address)
 
@@ -109,7 +109,7 @@ async def test_java_brokers_live_through_all_that_happens_to_a_group(version: st
         assert group["master_epoch"] == epoch
 
 
-async def _lose_the_master_and_switch_back(world: World) -> int:
+async def _lose_the_master_and_switch_back(world: JavaBrokerWorld) -> int:
     """Kill the master, let it return as a slave, make it master again; return the epoch then."""
     group = await world.until(_both_in_sync)
     first_id, first_epoch = group["master_id"], group["master_epoch"]
@@ -132,7 +132,7 @@ async def _lose_the_master_and_switch_back(world: World) -> int:
     return first_epoch + 2
 
 
-async def _grow_and_shrink(world: World) -> None:
+async def _grow_and_shrink(world: JavaBrokerWorld) -> None:
     """Let a third broker join the set, leave it, and be forgotten by `mqadmin cleanBrokerMetadata`."""
     third = await world.add_broker()
     group = await world.until(lambda now: len(now["sync_state_set"]) == 3)

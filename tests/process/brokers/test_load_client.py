@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings, first_acknowledged_after, read_back
-from testkit.rocketmq.processes import Broker, BrokerPlace, NameServer
+from testkit.rocketmq.processes import BrokerPlace, JavaBroker, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -24,9 +24,9 @@ SENDS_WITHIN_S = 90.0
 
 
 @pytest_asyncio.fixture
-async def broker(tmp_path: Path, name_server: NameServer) -> AsyncIterator[Broker]:
+async def broker(tmp_path: Path, name_server: NameServer) -> AsyncIterator[JavaBroker]:
     place = BrokerPlace("test", "orders", "orders-0", tmp_path / "broker")
-    process = Broker(await jars(), place, name_server.address, SETTINGS)
+    process = JavaBroker(await jars(), place, name_server.address, SETTINGS)
     try:
         await process.start(BOOT_S_MAX)
         await name_server.wait_for_master("orders")
@@ -36,7 +36,7 @@ async def broker(tmp_path: Path, name_server: NameServer) -> AsyncIterator[Broke
 
 
 async def test_every_acknowledged_send_is_read_back(
-    tmp_path: Path, name_server: NameServer, broker: Broker
+    tmp_path: Path, name_server: NameServer, broker: JavaBroker
 ) -> None:
     settings = LoadSettings(threads=2, rate=200, poll_name_server_ms=500, send_timeout_ms=60_000)
     async with LoadClient(await jars(), name_server.address, "Load", tmp_path / "load", settings) as load:
@@ -54,7 +54,7 @@ async def test_every_acknowledged_send_is_read_back(
 
 
 async def test_a_restart_of_the_broker_shows_as_one_gap_and_loses_nothing(
-    tmp_path: Path, name_server: NameServer, broker: Broker
+    tmp_path: Path, name_server: NameServer, broker: JavaBroker
 ) -> None:
     settings = LoadSettings(threads=2, rate=200, poll_name_server_ms=300, send_timeout_ms=500)
     async with LoadClient(await jars(), name_server.address, "Load", tmp_path / "load", settings) as load:

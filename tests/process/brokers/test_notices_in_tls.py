@@ -13,11 +13,11 @@ from controller_core.groups.keys import GroupKey
 from controller_core.groups.replies import RoleNotice
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server.masters.notifier import Notifier
+from controller_core.server.notices.notifier import Notifier
 from testkit.processes.certificates import Authority
 from testkit.products.controllers import ControllerCluster
 from testkit.rocketmq.jars import jars
-from testkit.rocketmq.processes import QUICK_SETTINGS, Broker, BrokerPlace
+from testkit.rocketmq.processes import QUICK_SETTINGS, BrokerPlace, JavaBroker
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -50,7 +50,7 @@ async def controllers(tmp_path: Path, authority: Authority) -> AsyncIterator[Con
 @pytest.fixture
 async def broker(
     tmp_path: Path, authority: Authority, controllers: ControllerCluster, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Broker]:
+) -> AsyncIterator[JavaBroker]:
     """One broker in controller mode whose port accepts only TLS."""
     pair = authority.sign("broker")
     options = {
@@ -61,7 +61,7 @@ async def broker(
     switches = [f"-Dtls.server.{name}={value}" for name, value in options.items()]
     monkeypatch.setenv("JDK_JAVA_OPTIONS", " ".join(["-Dtls.test.mode.enable=false", *switches]))
     place = BrokerPlace(*GROUP, "orders-0", tmp_path / "broker")
-    made = Broker(
+    made = JavaBroker(
         await jars("5.5.0"), place, "127.0.0.1:1", QUICK_SETTINGS, controllers=controllers.remoting_addresses
     )
     try:
@@ -71,13 +71,13 @@ async def broker(
         await made.kill()
 
 
-async def role_of(notifier: Notifier, broker: Broker) -> str:
+async def role_of(notifier: Notifier, broker: JavaBroker) -> str:
     """Ask the broker for its settings, over the connection that notices use."""
     lines = (await notifier.ask(broker.address, CONFIG, 5.0)).body.decode().splitlines()
     return next(line.partition("=")[2] for line in lines if line.startswith("brokerRole="))
 
 
-async def role_in_tls(notifier: Notifier, broker: Broker) -> str:
+async def role_in_tls(notifier: Notifier, broker: JavaBroker) -> str:
     """Ask until there is an answer: a JVM may be slow, and a repeated notice takes a new connection."""
     async with asyncio.timeout(SETTLE_S):
         while True:
@@ -95,7 +95,7 @@ async def noticed(controllers: ControllerCluster) -> bool:
 
 
 async def test_it_follows_a_notice_that_comes_in_tls_and_takes_none_in_plain(
-    controllers: ControllerCluster, broker: Broker, authority: Authority
+    controllers: ControllerCluster, broker: JavaBroker, authority: Authority
 ) -> None:
     await controllers.wait_group(*GROUP, lambda group: group["master_id"] == 1, SETTLE_S)
     async with asyncio.timeout(SETTLE_S):

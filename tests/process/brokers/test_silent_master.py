@@ -13,12 +13,12 @@ import pytest
 from testkit.demo.cluster import CLUSTER, GROUP, DemoCluster
 from testkit.demo.story import GroupInfo, wait_whole
 from testkit.demo.under_load import UnderLoad, under_load
-from testkit.rocketmq.processes import Broker
+from testkit.rocketmq.processes import JavaBroker
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 FAULTS = 2
-Silence = Callable[[DemoCluster, Broker], AbstractContextManager[None]]
+Silence = Callable[[DemoCluster, JavaBroker], AbstractContextManager[None]]
 FAILOVER_WITHIN_S = 60.0
 SETTINGS = {"controllerHeartBeatTimeoutMills": "3000"}
 """When the brokers here are dead: silence is what this is about."""
@@ -38,7 +38,7 @@ async def _replaced(running: UnderLoad, before: GroupInfo) -> GroupInfo:
 
 
 @contextmanager
-def _frozen(_cluster: DemoCluster, master: Broker) -> Iterator[None]:
+def _frozen(_cluster: DemoCluster, master: JavaBroker) -> Iterator[None]:
     master.process.signal(signal.SIGSTOP)
     try:
         yield
@@ -47,7 +47,7 @@ def _frozen(_cluster: DemoCluster, master: Broker) -> Iterator[None]:
 
 
 @contextmanager
-def _unheard(cluster: DemoCluster, master: Broker) -> Iterator[None]:
+def _unheard(cluster: DemoCluster, master: JavaBroker) -> Iterator[None]:
     """Hold its heartbeats.
 
     It takes sends as before, and follows another master a second after its slaves have left it.

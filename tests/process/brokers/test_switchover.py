@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from testkit.demo.story import Story, wait_whole
+from testkit.demo.story import DemoStory, wait_whole
 from testkit.demo.under_load import under_load
 from testkit.rocketmq.load import LoadClient, LoadSettings
 
@@ -21,7 +21,7 @@ SWITCHOVERS = 5
 
 async def test_no_planned_switchover_under_load_loses_an_acknowledged_message(tmp_path: Path) -> None:
     async with under_load(tmp_path) as running:
-        story = Story(running.cluster, running.load, running.progress)
+        story = DemoStory(running.cluster, running.load, running.progress)
         epochs = [(await story.switch_over()).new_epoch for _ in range(SWITCHOVERS)]
         result = await running.read_back()
     assert result.acknowledged > 1_000
@@ -33,7 +33,7 @@ async def test_sends_that_wait_for_no_copy_hinder_no_switchover_and_cost_no_othe
     tmp_path: Path,
 ) -> None:
     async with under_load(tmp_path, rate=200) as running:
-        cluster, story = running.cluster, Story(running.cluster, running.load, running.progress)
+        cluster, story = running.cluster, DemoStory(running.cluster, running.load, running.progress)
         settings = LoadSettings(rate=800, poll_name_server_ms=200, waits=False)
         hasty = LoadClient(
             running.release, cluster.name_server.address, "hasty", tmp_path / "hasty", settings

@@ -25,10 +25,10 @@ from testkit.processes.ports import free_port
 from testkit.processes.process import ManagedProcess
 from testkit.products.controllers import command_path
 from testkit.products.one_controller import OneNode, one_node
-from testkit.products.replica import LogReplica
+from testkit.products.replica import LogReplicaProcess
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings
-from testkit.rocketmq.processes import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.rocketmq.processes import QUICK_SETTINGS, BrokerPlace, JavaBroker, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(500)]
 
@@ -53,19 +53,21 @@ class Scrape:
     of_slave: dict[str, dict[str, float]]
 
 
-class Watched:
+class WatchedBrokers:
     """A Java master, a Java slave, a log replica, and the master's companion."""
 
     def __init__(self, jar_directory: Path, directory: Path, name_server: NameServer, node: OneNode) -> None:
         """Describe them; nothing runs yet."""
 
-        def broker(name: str) -> Broker:
+        def broker(name: str) -> JavaBroker:
             place = BrokerPlace(CLUSTER, GROUP, name, directory / name)
-            return Broker(jar_directory, place, name_server.address, SETTINGS, controllers=[node.remoting])
+            return JavaBroker(
+                jar_directory, place, name_server.address, SETTINGS, controllers=[node.remoting]
+            )
 
         self.node = node
         self.master, self.slave = broker("master"), broker("slave")
-        self.replica = LogReplica(
+        self.replica = LogReplicaProcess(
             directory / "replica", CLUSTER, GROUP, [node.remoting], {"mapped-file-bytes": FILE_BYTES}
         )
         self.http = f"127.0.0.1:{free_port()}"
@@ -156,13 +158,13 @@ class Watched:
 
 
 @contextlib.asynccontextmanager
-async def watched(directory: Path) -> AsyncIterator[tuple[Watched, LoadClient]]:
+async def watched(directory: Path) -> AsyncIterator[tuple[WatchedBrokers, LoadClient]]:
     jar_directory = await jars("5.5.0")
     name_server = NameServer(jar_directory, directory / "ns")
     await name_server.start()
     try:
         async with one_node(directory / "controller", {}) as node:
-            group = Watched(jar_directory, directory, name_server, node)
+            group = WatchedBrokers(jar_directory, directory, name_server, node)
             try:
                 await group.start()
                 settings = LoadSettings(threads=2, rate=200, payload_bytes=1_000)
@@ -206,7 +208,7 @@ def least_ack_that_counts(status: HARuntimeInfo) -> int:
     return min([status.master_commit_log_max_offset, *acks])
 
 
-async def check_at_rest(group: Watched) -> None:
+async def check_at_rest(group: WatchedBrokers) -> None:
     """With no writer at work everything can be held against the broker's answers to the byte."""
     scrape = await group.scrape_until(
         "the same of each slave",
@@ -240,7 +242,7 @@ async def check_at_rest(group: Watched) -> None:
     assert all(values["slave_lag_seconds"] == 0 for values in scrape.of_slave.values())
 
 
-async def check_a_frozen_slave(group: Watched, load: LoadClient) -> None:
+async def check_a_frozen_slave(group: WatchedBrokers, load: LoadClient) -> None:
     """The lag in bytes is the broker's; the lag in seconds grows with time and ends with the freeze."""
     # The companion counts from its last look before the freeze.
     look_s = time.monotonic() - POLL_INTERVAL_MS / 1_000

@@ -18,10 +18,10 @@ from testkit.demo.under_load import under_load
 from testkit.processes.far_side import FarSide, far_side, lacking
 from testkit.products.controllers import ControllerCluster
 from testkit.products.fenced_brokers import FENCE_AFTER_S, FencedBroker, watched
-from testkit.products.replica import LogReplica
+from testkit.products.replica import LogReplicaProcess
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings, read_back
-from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, BrokerPlace, JavaBroker, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 
@@ -50,9 +50,9 @@ class LoneMaster:
         place = BrokerPlace(CLUSTER, GROUP, "broker", directory / "broker")
         settings = {**SETTINGS, "controllerHeartBeatTimeoutMills": str(int(CONTROLLERS_TIMEOUT_S * 1000))}
         server = self.name_server.address
-        self.broker = Broker(jar_directory, place, server, settings, controllers=addresses)
+        self.broker = JavaBroker(jar_directory, place, server, settings, controllers=addresses)
         keys = {"mapped-file-bytes": FILE_BYTES}
-        self.replica = LogReplica(directory / "replica", CLUSTER, GROUP, addresses, keys)
+        self.replica = LogReplicaProcess(directory / "replica", CLUSTER, GROUP, addresses, keys)
 
     async def start(self) -> None:
         """Start all; the replica is in the SyncStateSet."""
@@ -238,7 +238,7 @@ class TwoMachines:
         def side(name: str, host: str, first_sequence: int) -> FencedBroker:
             place = BrokerPlace(CLUSTER, GROUP, name, directory / name)
             server = self.name_server.address
-            broker = Broker(jar_directory, place, server, settings, controllers=addresses, host=host)
+            broker = JavaBroker(jar_directory, place, server, settings, controllers=addresses, host=host)
             return FencedBroker(broker, addresses, TOPIC, first_sequence, **OFTEN)
 
         self.old = side("old", wire.far_host, 0)
@@ -246,7 +246,7 @@ class TwoMachines:
         for process in (self.old.broker.process, self.old.companion, self.old.witness.process):
             wire.take(process)
         replica = {"mapped-file-bytes": FILE_BYTES, "heartbeat-timeout-ms": "3000"}
-        self.replica = LogReplica(directory / "replica", CLUSTER, GROUP, addresses, replica, host=near)
+        self.replica = LogReplicaProcess(directory / "replica", CLUSTER, GROUP, addresses, replica, host=near)
 
     async def start(self) -> None:
         """Start all; the broker on the far side is master."""

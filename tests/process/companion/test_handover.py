@@ -15,7 +15,7 @@ from testkit.demo.story import wait_whole
 from testkit.demo.under_load import UnderLoad, under_load
 from testkit.processes.process import ManagedProcess
 from testkit.products.controllers import command_path
-from testkit.rocketmq.processes import Broker
+from testkit.rocketmq.processes import JavaBroker
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
@@ -23,7 +23,7 @@ HANDOVERS = 3
 DEADLINE_S = 20
 
 
-def handover_of(running: UnderLoad, broker: Broker) -> ManagedProcess:
+def handover_of(running: UnderLoad, broker: JavaBroker) -> ManagedProcess:
     """Describe the command for one broker."""
     settings = {
         "cluster": CLUSTER,
@@ -38,7 +38,7 @@ def handover_of(running: UnderLoad, broker: Broker) -> ManagedProcess:
     return ManagedProcess("handover", [command_path("ha-sidecar"), "handover", *words], log)
 
 
-async def handed_over(running: UnderLoad, broker: Broker) -> dict[str, Any]:
+async def handed_over(running: UnderLoad, broker: JavaBroker) -> dict[str, Any]:
     """Run the command to its end, and return what it printed."""
     command = handover_of(running, broker)
     async with command:

@@ -24,7 +24,7 @@ from testkit.rocketmq.broker_metadata import (
     wait_known,
 )
 from testkit.rocketmq.jars import jars
-from testkit.rocketmq.processes import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.rocketmq.processes import QUICK_SETTINGS, BrokerPlace, JavaBroker, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
@@ -60,7 +60,7 @@ async def test_a_promoted_slave_of_a_release_that_loses_topics_has_them_and_grou
     cluster = ControllerCluster(tmp_path / "controllers", 1)
     addresses = cluster.remoting_addresses
     brokers = [
-        Broker(
+        JavaBroker(
             jar_directory,
             BrokerPlace(CLUSTER, GROUP, name, tmp_path / name),
             name_server.address,

@@ -22,7 +22,7 @@ from testkit.products.companion import BrokerCompanion
 from testkit.products.controllers import ControllerCluster
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.pop_consumer import PopConsumer
-from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, BrokerPlace, JavaBroker, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -38,7 +38,7 @@ OFFSETS_COPIED_WITHIN_S = 3.0
 CONSUMER = PopConsumer("T", "consumers", GROUP, INVISIBLE_S)
 
 
-class Pair:
+class BrokerPair:
     """Two brokers of a group that needs both, each with its companion."""
 
     def __init__(self, jar_directory: Path, directory: Path) -> None:
@@ -47,7 +47,7 @@ class Pair:
         addresses = self.controllers.remoting_addresses
         settings = {**QUICK_SETTINGS, **ZERO_LOSS_SETTINGS, "controllerHeartBeatTimeoutMills": "15000"}
         self.brokers = [
-            Broker(
+            JavaBroker(
                 jar_directory,
                 BrokerPlace(CLUSTER, GROUP, name, directory / name),
                 self.name_server.address,
@@ -76,7 +76,7 @@ class Pair:
             CLUSTER, GROUP, lambda info: info["master_id"] and len(info["sync_state_set"]) == 2, WAIT_S
         )
 
-    async def in_order(self) -> tuple[Broker, Broker, BrokerCompanion]:
+    async def in_order(self) -> tuple[JavaBroker, JavaBroker, BrokerCompanion]:
         """Return master, slave, and the master's companion."""
         group = await self.wait_whole()
         master, slave = sorted(self.brokers, key=lambda broker: broker.address != group["master_address"])
@@ -90,9 +90,9 @@ class Pair:
 
 
 @contextlib.asynccontextmanager
-async def pair(directory: Path, version: str) -> AsyncIterator[Pair]:
+async def pair(directory: Path, version: str) -> AsyncIterator[BrokerPair]:
     """Run a pair."""
-    found = Pair(await jars(version), directory)
+    found = BrokerPair(await jars(version), directory)
     try:
         await found.start()
         yield found
@@ -100,7 +100,7 @@ async def pair(directory: Path, version: str) -> AsyncIterator[Pair]:
         await found.stop()
 
 
-async def taken_and_not_acknowledged(master: Broker) -> Sequence[str]:
+async def taken_and_not_acknowledged(master: JavaBroker) -> Sequence[str]:
     """Have a consumer take all messages, acknowledge some, and go; return the bodies of the others."""
     bodies = [f"m{number}" for number in range(MESSAGES + ACKNOWLEDGED)]
     await CONSUMER.send(master.address, bodies)
@@ -141,7 +141,7 @@ async def handed_over_by_command(companion: BrokerCompanion) -> dict[str, Any]:
     return found
 
 
-async def set_least_copies(broker: Broker, copies: int) -> None:
+async def set_least_copies(broker: JavaBroker, copies: int) -> None:
     """Set a broker's minInSyncReplicas, as a write guard does."""
     asker = Asker(host_port(broker.address))
     try:

@@ -31,7 +31,7 @@ PATIENT_MS = 60_000
 """What a broker announces whose silence must not be what kills it; so much longer than `AT_ONCE_S`."""
 
 
-class World(ControllerCluster):
+class ControllersAndBrokers(ControllerCluster):
     """Three controllers, and the brokers that a test started."""
 
     def __init__(self, directory: Path) -> None:
@@ -46,8 +46,8 @@ class World(ControllerCluster):
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[World]:
-    async with World(tmp_path) as world:
+async def cluster(tmp_path: Path) -> AsyncIterator[ControllersAndBrokers]:
+    async with ControllersAndBrokers(tmp_path) as world:
         try:
             yield world
         finally:
@@ -55,7 +55,9 @@ async def cluster(tmp_path: Path) -> AsyncIterator[World]:
                 await broker.die()
 
 
-async def _group_of_two(cluster: World, *, timeout_ms: int = 10_000) -> tuple[FakeBroker, FakeBroker]:
+async def _group_of_two(
+    cluster: ControllersAndBrokers, *, timeout_ms: int = 10_000
+) -> tuple[FakeBroker, FakeBroker]:
     """Start a master (id 1) and a slave (id 2) that are both in the SyncStateSet."""
     master, slave = cluster.broker(timeout_ms), cluster.broker(timeout_ms)
     await master.start()
@@ -82,7 +84,7 @@ async def _answer_of_a_leader(ask: Callable[[], Awaitable[RemotingCommand]]) -> 
             await asyncio.sleep(0.05)
 
 
-async def _any_group(cluster: World) -> dict[str, Any]:
+async def _any_group(cluster: ControllersAndBrokers) -> dict[str, Any]:
     """Return the group as the leader serves it; the leader may change during the call."""
     return await cluster.wait_group("c1", GROUP, lambda _: True)
 
@@ -95,7 +97,7 @@ async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def test_a_closed_connection_is_a_death_and_the_slave_is_told_at_once(
-    cluster: World,
+    cluster: ControllersAndBrokers,
 ) -> None:
     master, slave = await _group_of_two(cluster, timeout_ms=PATIENT_MS)
     begin_s = asyncio.get_running_loop().time()
@@ -109,7 +111,7 @@ async def test_a_closed_connection_is_a_death_and_the_slave_is_told_at_once(
 
 
 async def test_silence_is_a_death_after_the_time_that_the_broker_announced(
-    cluster: World,
+    cluster: ControllersAndBrokers,
 ) -> None:
     # Long enough for a machine that stands still for seconds, and far from the 10 s
     # of those who announce nothing.
@@ -121,7 +123,7 @@ async def test_silence_is_a_death_after_the_time_that_the_broker_announced(
     assert 3.9 < notice.at_s - begin_s < 9.0
 
 
-async def test_every_node_answers_what_only_the_leader_knows(cluster: World) -> None:
+async def test_every_node_answers_what_only_the_leader_knows(cluster: ControllersAndBrokers) -> None:
     master, slave = await _group_of_two(cluster)
     for controller in range(3):
         at = partial(master.replica_info_or_refusal, controller=controller)
@@ -137,7 +139,7 @@ def _group_told(answer: RemotingCommand) -> tuple[headers.GetReplicaInfoResponse
 
 
 async def test_a_killed_leader_is_replaced_within_two_seconds_and_no_epoch_changes(
-    cluster: World,
+    cluster: ControllersAndBrokers,
 ) -> None:
     master, _slave = await _group_of_two(cluster)
     took_s: list[float] = []
@@ -155,7 +157,7 @@ async def test_a_killed_leader_is_replaced_within_two_seconds_and_no_epoch_chang
 
 
 async def test_master_and_leading_controller_lost_together_still_fail_over_at_once(
-    cluster: World,
+    cluster: ControllersAndBrokers,
 ) -> None:
     master, slave = await _group_of_two(cluster, timeout_ms=PATIENT_MS)
     leader = await cluster.wait_leader()
@@ -167,7 +169,9 @@ async def test_master_and_leading_controller_lost_together_still_fail_over_at_on
     assert notice.at_s - begin_s < AT_ONCE_S
 
 
-async def test_a_frozen_leader_is_replaced_and_does_not_act_when_it_wakes(cluster: World) -> None:
+async def test_a_frozen_leader_is_replaced_and_does_not_act_when_it_wakes(
+    cluster: ControllersAndBrokers,
+) -> None:
     master, slave = await _group_of_two(cluster)
     leader = await cluster.wait_leader()
     cluster.freeze_node(leader)
@@ -180,12 +184,12 @@ async def test_a_frozen_leader_is_replaced_and_does_not_act_when_it_wakes(cluste
     assert (group["master_id"], group["master_epoch"]) == (2, 2)
 
 
-async def _follows_another(cluster: World, node: int) -> bool:
+async def _follows_another(cluster: ControllersAndBrokers, node: int) -> bool:
     status = await cluster.status(node)
     return status is not None and status["leader"] not in (None, f"n{node}")
 
 
-async def test_a_restart_of_all_nodes_keeps_every_group(cluster: World) -> None:
+async def test_a_restart_of_all_nodes_keeps_every_group(cluster: ControllersAndBrokers) -> None:
     _master, _slave = await _group_of_two(cluster)
     before = await _any_group(cluster)
     await asyncio.gather(*(cluster.kill_node(index) for index in range(3)))
@@ -199,7 +203,7 @@ async def test_a_restart_of_all_nodes_keeps_every_group(cluster: World) -> None:
 
 
 async def test_after_a_cold_start_a_slave_that_beats_first_does_not_replace_the_master(
-    cluster: World,
+    cluster: ControllersAndBrokers,
 ) -> None:
     master, slave = await _group_of_two(cluster)
     await master.fall_silent()
@@ -214,14 +218,14 @@ async def test_after_a_cold_start_a_slave_that_beats_first_does_not_replace_the_
     assert (group["master_id"], group["master_epoch"]) == (1, 1)
 
 
-async def test_sigterm_hands_leadership_over_and_ends_cleanly(cluster: World) -> None:
+async def test_sigterm_hands_leadership_over_and_ends_cleanly(cluster: ControllersAndBrokers) -> None:
     leader = await cluster.wait_leader()
     assert await cluster.stop_node(leader) == 0
     assert await cluster.wait_leader(other_than=leader) != leader
 
 
 async def test_with_one_node_of_three_every_request_is_answered_in_time_with_2007(
-    cluster: World,
+    cluster: ControllersAndBrokers,
 ) -> None:
     master, _slave = await _group_of_two(cluster)
     for index in (1, 2):
@@ -248,7 +252,7 @@ async def test_with_one_node_of_three_every_request_is_answered_in_time_with_200
     assert headers.GetMetaDataResponseHeader.from_ext(metadata.ext).controller_leader_address == ""
 
 
-async def test_the_failover_is_told_in_events_and_in_its_record(cluster: World) -> None:
+async def test_the_failover_is_told_in_events_and_in_its_record(cluster: ControllersAndBrokers) -> None:
     master, slave = await _group_of_two(cluster)
     await master.die()
     await slave.wait_notice(2, SETTLE_S)
@@ -267,7 +271,7 @@ async def test_the_failover_is_told_in_events_and_in_its_record(cluster: World) 
     assert streams[0] == streams[1] == streams[2]
 
 
-async def _whole_record(cluster: World) -> dict[str, Any]:
+async def _whole_record(cluster: ControllersAndBrokers) -> dict[str, Any]:
     """Return the record of the failover as soon as the new master has taken its role."""
     async with asyncio.timeout(SETTLE_S):
         while True:
@@ -277,7 +281,7 @@ async def _whole_record(cluster: World) -> dict[str, Any]:
             await asyncio.sleep(0.02)
 
 
-async def _equal_streams(cluster: World) -> list[list[dict[str, Any]]]:
+async def _equal_streams(cluster: ControllersAndBrokers) -> list[list[dict[str, Any]]]:
     """Return every node's events once all tell of the taken role.
 
     A follower learns of a commit later than the leader.
@@ -294,7 +298,7 @@ def _told(event: dict[str, Any]) -> tuple[str, str | None]:
     return event["kind"], event["correlation_id"]
 
 
-async def _failovers(cluster: World, index: int) -> list[dict[str, Any]]:
+async def _failovers(cluster: ControllersAndBrokers, index: int) -> list[dict[str, Any]]:
     """Return the records that a node serves; none if it cannot say now."""
     url = f"http://{cluster.http_addresses[index]}/v1/failovers?consistent=true"
     async with aiohttp.ClientSession() as session, session.get(url) as response:
@@ -302,7 +306,7 @@ async def _failovers(cluster: World, index: int) -> list[dict[str, Any]]:
         return list(value["failovers"]) if response.ok else []
 
 
-async def _events(cluster: World, index: int, after: int = 0) -> list[dict[str, Any]]:
+async def _events(cluster: ControllersAndBrokers, index: int, after: int = 0) -> list[dict[str, Any]]:
     url = f"http://{cluster.http_addresses[index]}/v1/events?after={after}&follow=false"
     async with aiohttp.ClientSession() as session, session.get(url) as response:
         return [json.loads(line) for line in (await response.text()).splitlines()]

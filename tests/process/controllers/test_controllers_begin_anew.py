@@ -15,10 +15,10 @@ import aiohttp
 import pytest
 
 from testkit.products.controllers import ControllerCluster
-from testkit.products.replica import LogReplica
+from testkit.products.replica import LogReplicaProcess
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings, Send, read_back
-from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, BrokerPlace, JavaBroker, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
@@ -32,15 +32,15 @@ SETTINGS = {**ZERO_LOSS_SETTINGS, **QUICK_SETTINGS, "controllerHeartBeatTimeoutM
 
 
 @dataclass
-class World:
+class RestartedControllers:
     """Controllers, two Java brokers and a log replica of one group."""
 
     release: Path
     directory: Path
     controllers: ControllerCluster
     name_server: NameServer
-    brokers: list[Broker]
-    replica: LogReplica
+    brokers: list[JavaBroker]
+    replica: LogReplicaProcess
 
     async def send(self, name: str) -> list[Send]:
         """Let a producer send until so many are acknowledged; return all its sends."""
@@ -95,7 +95,7 @@ class World:
 
 
 @asynccontextmanager
-async def _world(directory: Path, controllers: int) -> AsyncIterator[World]:
+async def _world(directory: Path, controllers: int) -> AsyncIterator[RestartedControllers]:
     """Run all of it with every member in sync, in epoch 3; nothing was written, so the logs tell epoch 1."""
     release = await jars()
     cluster = ControllerCluster(
@@ -103,7 +103,7 @@ async def _world(directory: Path, controllers: int) -> AsyncIterator[World]:
     )
     name_server = NameServer(release, directory / "namesrv")
     brokers = [
-        Broker(
+        JavaBroker(
             release,
             BrokerPlace(CLUSTER, GROUP, f"b{number}", directory / f"b{number}"),
             name_server.address,
@@ -113,8 +113,8 @@ async def _world(directory: Path, controllers: int) -> AsyncIterator[World]:
         for number in range(2)
     ]
     beats = {"heartbeat-interval-ms": "300", "heartbeat-timeout-ms": "3000"}
-    replica = LogReplica(directory / "replica", CLUSTER, GROUP, cluster.remoting_addresses, beats)
-    world = World(release, directory, cluster, name_server, brokers, replica)
+    replica = LogReplicaProcess(directory / "replica", CLUSTER, GROUP, cluster.remoting_addresses, beats)
+    world = RestartedControllers(release, directory, cluster, name_server, brokers, replica)
     try:
         await asyncio.gather(cluster.start(), name_server.start())
         await asyncio.gather(*(broker.start(BOOT_S) for broker in brokers))
@@ -131,7 +131,7 @@ async def _world(directory: Path, controllers: int) -> AsyncIterator[World]:
         await name_server.stop()
 
 
-def _last_epoch(broker: Broker) -> int:
+def _last_epoch(broker: JavaBroker) -> int:
     """Return the last epoch of a broker's log, from its epoch file."""
     lines = (broker.store / "epochFileCheckpoint").read_text().split()
     return max(int(line.split("-")[0]) for line in lines if "-" in line)

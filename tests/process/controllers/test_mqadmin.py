@@ -11,7 +11,7 @@ import pytest
 from controller_core.remoting import headers
 from testkit.fakes.broker import FakeBroker
 from testkit.products.controllers import ControllerCluster
-from testkit.products.replica import LogReplica
+from testkit.products.replica import LogReplicaProcess
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.processes import mqadmin
 
@@ -149,7 +149,7 @@ async def _check_config(admin: Admin) -> None:
 
 async def _check_log_replica(admin: Admin, master: FakeBroker, directory: Path) -> None:
     """With unclean elections on, as they are by now."""
-    replica = LogReplica(directory, CLUSTER, GROUP, admin.cluster.remoting_addresses)
+    replica = LogReplicaProcess(directory, CLUSTER, GROUP, admin.cluster.remoting_addresses)
     await replica.start()
     try:
         group = await admin.cluster.wait_group(

@@ -18,7 +18,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from rocketmq_operator.clients.api import PeerUnavailableError
 from rocketmq_operator.clients.brokers import BrokersClient
 from testkit.rocketmq.jars import jars
-from testkit.rocketmq.processes import Broker, BrokerPlace, NameServer, mqadmin
+from testkit.rocketmq.processes import BrokerPlace, JavaBroker, NameServer, mqadmin
 from testkit.worlds.metadata import MetadataWorld
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
@@ -69,7 +69,7 @@ class Real:
     jar_directory: Path
     home: Path
     name_server: NameServer
-    broker: Broker
+    broker: JavaBroker
     world: MetadataWorld
     brokers: BrokersClient
 
@@ -97,7 +97,9 @@ class Real:
 async def real(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Real]:
     jar_directory = await jars(request.param)
     name_server = NameServer(jar_directory, tmp_path / "ns")
-    broker = Broker(jar_directory, BrokerPlace(CLUSTER, GROUP, "one", tmp_path / "one"), name_server.address)
+    broker = JavaBroker(
+        jar_directory, BrokerPlace(CLUSTER, GROUP, "one", tmp_path / "one"), name_server.address
+    )
     world, brokers = MetadataWorld(), PatientBrokers(name_server.address)
     world.kube.remove("BrokerGroup", "shop", "pay")
     world.controllers.masters = {GROUP: broker.address}

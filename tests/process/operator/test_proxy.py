@@ -16,7 +16,7 @@ from testkit.processes.process import ManagedProcess
 from testkit.products.controllers import ControllerCluster
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings
-from testkit.rocketmq.processes import QUICK_SETTINGS, Broker, BrokerPlace, NameServer, mqadmin
+from testkit.rocketmq.processes import QUICK_SETTINGS, BrokerPlace, JavaBroker, NameServer, mqadmin
 from testkit.rocketmq.proxy import BOOT_TIMEOUT_S, STARTED, ProxyFile, proxy_process, send_and_read
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
@@ -59,7 +59,7 @@ async def test_a_proxy_of_its_own_answers_clients_of_rocketmq_5_and_older_ones(
     tmp_path: Path, name_server: NameServer
 ) -> None:
     release = await jars()
-    broker = Broker(release, _place(tmp_path), name_server.address, SETTINGS)
+    broker = JavaBroker(release, _place(tmp_path), name_server.address, SETTINGS)
     file = ProxyFile(ProxyMode.CLUSTER, CLUSTER, name_server.address, tmp_path / "proxy")
     proxy = proxy_process(release, file, tmp_path / "proxy")
     try:
@@ -97,7 +97,7 @@ async def test_a_broker_with_a_proxy_inside_is_made_master_and_answers_clients_o
     file = ProxyFile(ProxyMode.LOCAL, CLUSTER, name_server.address, tmp_path / "proxy")
     async with ControllerCluster(tmp_path / "controllers", 1) as controllers:
         await controllers.wait_leader()
-        broker = Broker(
+        broker = JavaBroker(
             release,
             _place(tmp_path),
             name_server.address,

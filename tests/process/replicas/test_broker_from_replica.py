@@ -16,12 +16,12 @@ from ha_sidecar.decisions.metadata_comparison import TOPICS, names
 from ha_sidecar.decisions.metadata_tables import KINDS, MetadataSnapshot
 from testkit.processes.ports import free_port
 from testkit.products.controllers import ControllerCluster
-from testkit.products.replica import LogReplica, log_prefix_equal
+from testkit.products.replica import LogReplicaProcess, log_prefix_equal
 from testkit.products.store_commands import printed_by, seed_command
 from testkit.rocketmq.broker_metadata import asking, create, has_all_made, made_in, wait_known
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings, Send, read_back
-from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, BrokerPlace, JavaBroker, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
@@ -34,7 +34,7 @@ ACKS_TIMEOUT_S = 300.0
 
 
 @dataclass
-class Group:
+class BrokersAndReplica:
     """Brokers and a log replica under a controller of ours.
 
     All of them run; an acknowledgement means that all in the set have the message.
@@ -44,8 +44,8 @@ class Group:
     directory: Path
     name_server: NameServer
     controllers: ControllerCluster
-    brokers: list[Broker]
-    replica: LogReplica
+    brokers: list[JavaBroker]
+    replica: LogReplicaProcess
 
     async def start(self) -> None:
         """Start all, the first broker first, and wait until every one is in the SyncStateSet."""
@@ -78,13 +78,13 @@ class Group:
             await load.stop()
         return load.sends()
 
-    async def master_first(self) -> list[Broker]:
+    async def master_first(self) -> list[JavaBroker]:
         """Return the brokers, the one in office first."""
         info = await self.controllers.group_info(CLUSTER, GROUP)
         assert info is not None
         return sorted(self.brokers, key=lambda broker: broker.address != info["master_address"])
 
-    async def fill(self, master: Broker, slave: Broker) -> tuple[dict[str, Any], list[Send]]:
+    async def fill(self, master: JavaBroker, slave: JavaBroker) -> tuple[dict[str, Any], list[Send]]:
         """Make topics, a group and offsets, send to them; return what the slave knows too, and the sends."""
         async with asking(master) as asker, asking(slave) as slave_asker:
             await create(asker)
@@ -93,7 +93,7 @@ class Group:
             await wait_known(slave_asker, knows_all)
         return made, sends
 
-    def id_of(self, broker: Broker) -> int:
+    def id_of(self, broker: JavaBroker) -> int:
         """Return the id that the controller gave a broker, by its own file."""
         return int((broker.store / "brokerIdentity").read_text().split("#")[2])
 
@@ -106,7 +106,7 @@ class Group:
                     return kept
                 await asyncio.sleep(0.1)
 
-    async def rebuild(self, broker: Broker, broker_id: int) -> None:
+    async def rebuild(self, broker: JavaBroker, broker_id: int) -> None:
         """Fill the broker's empty disk from the replica, the only member left, and start the broker."""
         addresses = self.controllers.remoting_addresses
         given = {"advertise": broker.address, "reclaim": "true", "min-in-sync": "2"}
@@ -121,7 +121,7 @@ class Group:
         await broker.start(BOOT_TIMEOUT_S)
         await self.replica.wait_in_sync()
 
-    async def assert_all_is_back(self, broker: Broker, made: dict[str, Any], sends: list[Send]) -> None:
+    async def assert_all_is_back(self, broker: JavaBroker, made: dict[str, Any], sends: list[Send]) -> None:
         """Check that topics, group and offsets are as they were, and that no acknowledged message is lost."""
         async with asking(broker) as asker:
             assert made_in(await wait_known(asker, has_all_made)) == made
@@ -137,7 +137,7 @@ def knows_all(snapshot: MetadataSnapshot) -> bool:
 
 
 @asynccontextmanager
-async def group(directory: Path, version: str, *broker_names: str) -> AsyncIterator[Group]:
+async def group(directory: Path, version: str, *broker_names: str) -> AsyncIterator[BrokersAndReplica]:
     """Describe and start a group with brokers of these names."""
     jar_directory = await jars(version)
     name_server = NameServer(jar_directory, directory / "ns")
@@ -145,7 +145,7 @@ async def group(directory: Path, version: str, *broker_names: str) -> AsyncItera
     addresses = controllers.remoting_addresses
     settings = {**QUICK_SETTINGS, **ZERO_LOSS_SETTINGS, "mappedFileSizeCommitLog": FILE_BYTES}
     brokers = [
-        Broker(
+        JavaBroker(
             jar_directory,
             BrokerPlace(CLUSTER, GROUP, name, directory / name),
             name_server.address,
@@ -155,8 +155,8 @@ async def group(directory: Path, version: str, *broker_names: str) -> AsyncItera
         for name in broker_names
     ]
     replica_settings = {"mapped-file-bytes": FILE_BYTES, "ha-listen": f"127.0.0.1:{free_port()}"}
-    replica = LogReplica(directory / "replica", CLUSTER, GROUP, addresses, replica_settings)
-    made = Group(jar_directory, directory, name_server, controllers, brokers, replica)
+    replica = LogReplicaProcess(directory / "replica", CLUSTER, GROUP, addresses, replica_settings)
+    made = BrokersAndReplica(jar_directory, directory, name_server, controllers, brokers, replica)
     try:
         await made.start()
         yield made
@@ -164,7 +164,7 @@ async def group(directory: Path, version: str, *broker_names: str) -> AsyncItera
         await made.stop()
 
 
-async def lose(broker: Broker) -> None:
+async def lose(broker: JavaBroker) -> None:
     """Kill a broker, and its disk is gone."""
     await broker.kill()
     shutil.rmtree(broker.store)

@@ -16,9 +16,9 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import NotifyBrokerRoleChangedRequestHeader
 from ha_sidecar.commitlog.store import ARCHIVE_DIRECTORY
 from testkit.demo.cluster import DemoCluster
-from testkit.demo.story import Story, wait_whole
+from testkit.demo.story import DemoStory, wait_whole
 from testkit.demo.under_load import under_load
-from testkit.products.replica import LogReplica, log_prefix_equal
+from testkit.products.replica import LogReplicaProcess, log_prefix_equal
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
@@ -26,7 +26,7 @@ EPOCH_MAX = 2**31 - 1
 NOTICES_LOOKED_INTO_S = 30.0
 
 
-async def tell(replica: LogReplica, epoch: int, master: str, master_id: int | None) -> RemotingCommand:
+async def tell(replica: LogReplicaProcess, epoch: int, master: str, master_id: int | None) -> RemotingCommand:
     """Send one notice as anybody may."""
     host, _, port = replica.address.rpartition(":")
     connection = await connect(host, int(port), 1.0)
@@ -41,7 +41,7 @@ async def tell(replica: LogReplica, epoch: int, master: str, master_id: int | No
     return answer
 
 
-async def handshakes(replica: LogReplica) -> list[int]:
+async def handshakes(replica: LogReplicaProcess) -> list[int]:
     """Return the epochs of all masters that it has greeted."""
     return [event["epoch"] for event in await replica.events() if event["kind"] == "HandshakeDone"]
 
@@ -75,7 +75,7 @@ async def test_a_log_replica_follows_the_controllers_whatever_strangers_tell_it(
                 evil.accept()
         assert await handshakes(replica) == greeted, "it has never left its master"
         assert (await replica.metrics())["rmqha_ha_master_epoch"] == epoch
-        assert (await Story(cluster, running.load, running.progress).switch_over()).new_epoch == epoch + 1
+        assert (await DemoStory(cluster, running.load, running.progress).switch_over()).new_epoch == epoch + 1
         await followed(cluster, epoch + 1)
         result = await running.read_back()
         assert result.lost == frozenset()

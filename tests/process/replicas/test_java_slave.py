@@ -28,7 +28,7 @@ from testkit.products.one_controller import one_node
 from testkit.products.replica import log_prefix_equal
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings
-from testkit.rocketmq.processes import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.rocketmq.processes import QUICK_SETTINGS, BrokerPlace, JavaBroker, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 
@@ -43,7 +43,7 @@ async def written_store(jar_directory: Path, directory: Path, name_server: NameS
     """Return a log that a broker without controllers wrote, in two epochs that part inside a file."""
     place = BrokerPlace(CLUSTER, "writer", "writer", directory / "writer")
     settings = {"mappedFileSizeCommitLog": str(FILE_BYTES)}
-    broker = Broker(jar_directory, place, name_server.address, settings)
+    broker = JavaBroker(jar_directory, place, name_server.address, settings)
     try:
         await broker.start(BOOT_TIMEOUT_S)
         load_settings = LoadSettings(threads=2, payload_bytes=3000)
@@ -63,7 +63,7 @@ async def written_store(jar_directory: Path, directory: Path, name_server: NameS
     return store
 
 
-async def tell_ha_address(broker: Broker, server: HaServer) -> None:
+async def tell_ha_address(broker: JavaBroker, server: HaServer) -> None:
     """Tell a slave its master's HA port until it has shaken hands; it forgets on its next change of role."""
     header = ExchangeHAInfoRequestHeader(master_ha_address=f"127.0.0.1:{server.port}")
     async with asyncio.timeout(SYNC_TIMEOUT_S):
@@ -88,7 +88,7 @@ async def wait_acked(server: HaServer, offset: int) -> ServedSlave:
             await asyncio.sleep(0.05)
 
 
-def epochs_of(broker: Broker) -> list[str]:
+def epochs_of(broker: JavaBroker) -> list[str]:
     """Return the entries of a broker's epoch file."""
     return (broker.store / "epochFileCheckpoint").read_text().split()[2:]
 
@@ -114,7 +114,9 @@ async def test_a_broker_with_an_empty_disk_is_brought_back_and_takes_office(tmp_
         ):
             await master.elect()
             master.epoch, master.max_offset = 1, end_offset
-            broker = Broker(jar_directory, place, name_server.address, settings, controllers=[node.remoting])
+            broker = JavaBroker(
+                jar_directory, place, name_server.address, settings, controllers=[node.remoting]
+            )
             try:
                 await broker.start(BOOT_TIMEOUT_S)
                 await tell_ha_address(broker, server)
@@ -141,7 +143,7 @@ async def test_a_broker_with_an_empty_disk_is_brought_back_and_takes_office(tmp_
         await name_server.stop()
 
 
-async def looked_at(broker: Broker) -> BrokerFacts:
+async def looked_at(broker: JavaBroker) -> BrokerFacts:
     """Return what a companion sees of the broker."""
     asker = Asker(host_port(broker.address))
     try:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from testkit.products.replica import LogReplica, log_prefix_equal
+from testkit.products.replica import LogReplicaProcess, log_prefix_equal
 from testkit.products.store_commands import printed_by, verify_command
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings, read_back
 from testkit.rocketmq.processes import (
     QUICK_SETTINGS,
     ZERO_LOSS_SETTINGS,
-    Broker,
     BrokerPlace,
+    JavaBroker,
     JavaController,
     NameServer,
 )
@@ -37,15 +37,15 @@ FILE_BYTES = str(1 << 20)
 
 
 @dataclass
-class Group:
+class BrokerAndReplica:
     """One Java broker with its name server and controller, and a described replica that is not started."""
 
     jar_directory: Path
     directory: Path
     name_server: NameServer
     controller: JavaController
-    broker: Broker
-    replica: LogReplica
+    broker: JavaBroker
+    replica: LogReplicaProcess
 
     def load(self, name: str, **settings: int) -> LoadClient:
         """Describe a producer."""
@@ -57,12 +57,12 @@ class Group:
 @asynccontextmanager
 async def group(
     directory: Path, version: str = "5.5.0", settings: dict[str, str] | None = None
-) -> AsyncIterator[Group]:
+) -> AsyncIterator[BrokerAndReplica]:
     jar_directory = await jars(version)
     name_server = NameServer(jar_directory, directory / "ns")
     controller = JavaController(jar_directory, directory / "controller")
     place = BrokerPlace(CLUSTER, GROUP, "broker", directory / "broker")
-    broker = Broker(
+    broker = JavaBroker(
         jar_directory,
         place,
         name_server.address,
@@ -75,7 +75,7 @@ async def group(
         },
         controllers=[controller.address],
     )
-    replica = LogReplica(
+    replica = LogReplicaProcess(
         directory / "replica",
         CLUSTER,
         GROUP,
@@ -90,7 +90,7 @@ async def group(
     try:
         await asyncio.gather(name_server.start(), controller.start())
         await broker.start(BOOT_TIMEOUT_S)
-        yield Group(jar_directory, directory, name_server, controller, broker, replica)
+        yield BrokerAndReplica(jar_directory, directory, name_server, controller, broker, replica)
     finally:
         await replica.process.stop()
         await broker.stop()

@@ -20,7 +20,7 @@ from testkit.products.store_commands import printed_by, seed_command, verify_com
 from testkit.rocketmq.broker_metadata import asking
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings
-from testkit.rocketmq.processes import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.rocketmq.processes import QUICK_SETTINGS, BrokerPlace, JavaBroker, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
@@ -38,15 +38,15 @@ FROM_OFFSET = re.compile(r"Master transfer data to slave .*, from offset:(\d+)")
 
 
 @dataclass
-class Group:
+class MasterAndEmptySlave:
     """A Java master under a controller of ours, and a slave that is described but not started."""
 
     jar_directory: Path
     directory: Path
     name_server: NameServer
     controllers: ControllerCluster
-    master: Broker
-    slave: Broker
+    master: JavaBroker
+    slave: JavaBroker
 
     def load(self, name: str) -> LoadClient:
         """Describe a producer."""
@@ -61,7 +61,7 @@ class Group:
 
 
 @asynccontextmanager
-async def group(directory: Path, **settings: str) -> AsyncIterator[Group]:
+async def group(directory: Path, **settings: str) -> AsyncIterator[MasterAndEmptySlave]:
     """Run a group whose master is elected; `settings` are further ones of its brokers."""
     jar_directory = await jars()
     name_server = NameServer(jar_directory, directory / "ns")
@@ -70,7 +70,7 @@ async def group(directory: Path, **settings: str) -> AsyncIterator[Group]:
     # A machine that stands still for some seconds makes no dead master.
     given["controllerHeartBeatTimeoutMills"] = "15000"
     master, slave = (
-        Broker(
+        JavaBroker(
             jar_directory,
             BrokerPlace(CLUSTER, GROUP, name, directory / name),
             name_server.address,
@@ -79,7 +79,7 @@ async def group(directory: Path, **settings: str) -> AsyncIterator[Group]:
         )
         for name in ("master", "slave")
     )
-    made = Group(jar_directory, directory, name_server, controllers, master, slave)
+    made = MasterAndEmptySlave(jar_directory, directory, name_server, controllers, master, slave)
     try:
         await asyncio.gather(name_server.start(), controllers.start())
         await master.start(BOOT_TIMEOUT_S)
@@ -90,7 +90,7 @@ async def group(directory: Path, **settings: str) -> AsyncIterator[Group]:
         await asyncio.gather(controllers.stop(), name_server.stop())
 
 
-async def facts_of(broker: Broker) -> BrokerFacts:
+async def facts_of(broker: JavaBroker) -> BrokerFacts:
     """Ask a broker what it says of itself; a JVM may take longer for its first answers than an ask waits."""
     async with asyncio.timeout(BOOT_TIMEOUT_S), asking(broker) as asker:
         while True:
@@ -100,7 +100,7 @@ async def facts_of(broker: Broker) -> BrokerFacts:
                 await asyncio.sleep(0.1)
 
 
-async def wait_reached(broker: Broker, offset: int) -> None:
+async def wait_reached(broker: JavaBroker, offset: int) -> None:
     """Wait until the broker's log ends there."""
     async with asyncio.timeout(BOOT_TIMEOUT_S):
         while (await facts_of(broker)).max_offset != offset:  # noqa: ASYNC110 - without a notification

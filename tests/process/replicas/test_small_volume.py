@@ -13,7 +13,7 @@ from testkit.fakes.broker import FakeBroker
 from testkit.ha.peers import OurMaster
 from testkit.processes.process import ProcessFailedError
 from testkit.products.one_controller import one_node
-from testkit.products.replica import LogReplica
+from testkit.products.replica import LogReplicaProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(200)]
 
@@ -44,7 +44,7 @@ def volume(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", directory], check=True)
 
 
-async def wait_room(replica: LogReplica, has_room: bool) -> dict[str, float]:
+async def wait_room(replica: LogReplicaProcess, has_room: bool) -> dict[str, float]:
     """Wait until the replica says so; return its metrics."""
     async with asyncio.timeout(WAIT_S):
         while True:
@@ -57,7 +57,7 @@ async def wait_room(replica: LogReplica, has_room: bool) -> dict[str, float]:
             await asyncio.sleep(0.05)
 
 
-async def readiness(replica: LogReplica) -> str:
+async def readiness(replica: LogReplicaProcess) -> str:
     async with (
         aiohttp.ClientSession() as session,
         session.get(f"http://{replica.http_address}/readyz") as response,
@@ -80,7 +80,7 @@ async def test_a_volume_that_others_fill_stops_the_log_and_not_the_replica(
             assert end_offset > VOLUME_BYTES
             broker.ha_address = f"127.0.0.1:{master.port}"
             await broker.elect()
-            replica = LogReplica(volume.parent, CLUSTER, GROUP, [node.remoting], settings)
+            replica = LogReplicaProcess(volume.parent, CLUSTER, GROUP, [node.remoting], settings)
             await replica.start()
             try:
                 refused = await wait_room(replica, False)

@@ -18,7 +18,7 @@ import pytest_asyncio
 from testkit.processes.ports import free_port
 from testkit.processes.process import ManagedProcess
 from testkit.rocketmq.jars import jars
-from testkit.rocketmq.processes import Broker, BrokerPlace, NameServer
+from testkit.rocketmq.processes import BrokerPlace, JavaBroker, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -29,11 +29,11 @@ Rows = list[dict[str, Any]]
 
 
 @pytest_asyncio.fixture
-async def broker(tmp_path: Path, name_server: NameServer) -> AsyncIterator[Broker]:
+async def broker(tmp_path: Path, name_server: NameServer) -> AsyncIterator[JavaBroker]:
     place = BrokerPlace("test", "orders", "orders-0", tmp_path / "broker")
     # The canary must make its topic itself, as on a broker in production.
     settings = {"brokerRole": "ASYNC_MASTER", "autoCreateTopicEnable": "false"}
-    process = Broker(await jars(), place, name_server.address, settings)
+    process = JavaBroker(await jars(), place, name_server.address, settings)
     try:
         await process.start(BOOT_S_MAX)
         yield process
@@ -85,7 +85,7 @@ async def missed_slots(probe: ManagedProcess) -> int:
 
 
 async def test_an_outage_is_seen_slot_by_slot_and_what_was_acknowledged_is_read_back(
-    tmp_path: Path, name_server: NameServer, broker: Broker
+    tmp_path: Path, name_server: NameServer, broker: JavaBroker
 ) -> None:
     async with canary(tmp_path, name_server) as probe:
         await wait_for_sends(tmp_path, "ok", 3 * RATE)
@@ -126,7 +126,7 @@ async def test_an_outage_is_seen_slot_by_slot_and_what_was_acknowledged_is_read_
 
 
 async def test_a_broker_that_comes_back_without_its_disk_is_found_out(
-    tmp_path: Path, name_server: NameServer, broker: Broker
+    tmp_path: Path, name_server: NameServer, broker: JavaBroker
 ) -> None:
     async with canary(tmp_path, name_server) as probe:
         await wait_for_sends(tmp_path, "ok", 6 * RATE)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from testkit.processes.process import ManagedProcess
-from testkit.products.collector_in_process import Stream, as_line, serving, write_targets
+from testkit.products.collector_in_process import EventServer, as_line, serving, write_targets
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -43,7 +43,7 @@ def ids(directory: Path) -> Counter[str]:
     return found
 
 
-async def feed(stream: Stream, file: Path, first: int, count: int) -> None:
+async def feed(stream: EventServer, file: Path, first: int, count: int) -> None:
     """Make events on both kinds of source, a little apart, while the collector runs or does not."""
     for number in range(first, first + count):
         await stream.add(number)

@@ -10,7 +10,7 @@ import pytest
 
 from slo_pipeline.reports.files.folder import write_pages
 from testkit.generators.sample_report import report
-from testkit.processes.chromium import Page, browser_path, browsing
+from testkit.processes.chromium import Tab, browser_path, browsing
 
 pytestmark = [
     pytest.mark.process,
@@ -32,15 +32,13 @@ CUT = """[...document.querySelectorAll('svg')].flatMap(svg => {
 
 
 @pytest.fixture
-async def page(tmp_path: Path) -> AsyncIterator[Page]:
+async def page(tmp_path: Path) -> AsyncIterator[Tab]:
     write_pages(report(), tmp_path / "report")
     async with browsing(tmp_path) as made:
         yield made
 
 
-async def test_the_report_answers_on_the_first_screen_and_asks_for_nothing(
-    page: Page, tmp_path: Path
-) -> None:
+async def test_the_report_answers_on_the_first_screen_and_asks_for_nothing(page: Tab, tmp_path: Path) -> None:
     index = tmp_path / "report" / "index.html"
     await page.load(index, *SCREEN)
     for answer in (".verdict", ".lead", ".states", ".tiles"):
@@ -50,7 +48,7 @@ async def test_the_report_answers_on_the_first_screen_and_asks_for_nothing(
     assert await page.evaluate("[...document.images].length") == 0
 
 
-async def test_nothing_is_cut_off_on_a_wide_and_on_a_narrow_screen(page: Page, tmp_path: Path) -> None:
+async def test_nothing_is_cut_off_on_a_wide_and_on_a_narrow_screen(page: Tab, tmp_path: Path) -> None:
     for file in ("index.html", "failovers/fo-demo.orders.2.html"):
         for width in (1900, 1280, 1100, 768, 390):
             await page.load(tmp_path / "report" / file, width, 900)
@@ -59,7 +57,7 @@ async def test_nothing_is_cut_off_on_a_wide_and_on_a_narrow_screen(page: Page, t
         assert await page.evaluate(CUT) == [], file
 
 
-async def test_dark_is_dark_and_texts_differ_from_their_ground(page: Page, tmp_path: Path) -> None:
+async def test_dark_is_dark_and_texts_differ_from_their_ground(page: Tab, tmp_path: Path) -> None:
     def colour(selector: str, name: str) -> str:
         return f"getComputedStyle(document.querySelector({selector!r})).{name}"
 
@@ -76,7 +74,7 @@ def _brightness(colour: str) -> float:
     return sum(numbers) / len(numbers)
 
 
-async def test_every_link_leads_somewhere_and_every_section_is_there(page: Page, tmp_path: Path) -> None:
+async def test_every_link_leads_somewhere_and_every_section_is_there(page: Tab, tmp_path: Path) -> None:
     await page.load(tmp_path / "report" / "index.html", *SCREEN)
     targets = "[...document.querySelectorAll('a')].map(a => a.getAttribute('href'))"
     missing = f"{targets}.filter(href => href.startsWith('#') && !document.getElementById(href.slice(1)))"

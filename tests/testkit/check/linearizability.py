@@ -30,7 +30,7 @@ PENDING_S = math.inf
 """The end of a call whose answer never came."""
 
 
-class Verdict(StrEnum):
+class SearchVerdict(StrEnum):
     """What a checker says."""
 
     VALID = "valid"
@@ -53,7 +53,7 @@ class Interval(Generic[CallT]):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding(Generic[CallT]):
+class SearchResult(Generic[CallT]):
     """A verdict and, for an invalid history, where the search got stuck.
 
     Attributes:
@@ -61,7 +61,7 @@ class Finding(Generic[CallT]):
         placed: how many calls that order has.
     """
 
-    verdict: Verdict
+    verdict: SearchVerdict
     stuck: tuple[Interval[CallT], ...] = ()
     placed: int = 0
     steps: int = 0
@@ -81,7 +81,7 @@ def check(
     initial: StateT,
     step: Callable[[StateT, CallT], StateT | None],
     steps_max: int = STEPS_MAX,
-) -> Finding[CallT]:
+) -> SearchResult[CallT]:
     """Search for an order.
 
     Args:
@@ -99,14 +99,14 @@ def check(
     while stack:
         frame = stack[-1]
         if frame.placed & needed == needed:
-            return Finding(Verdict.VALID, steps=steps)
+            return SearchResult(SearchVerdict.VALID, steps=steps)
         if not frame.candidates:
             stack.pop()
             continue
         index = frame.candidates.pop(0)
         steps += 1
         if steps > steps_max:
-            return Finding(Verdict.UNKNOWN, steps=steps)
+            return SearchResult(SearchVerdict.UNKNOWN, steps=steps)
         state = step(frame.state, calls[index].call)  # type: ignore[arg-type] # frames hold what `step` gave
         placed = frame.placed | (1 << index)
         if state is None or (placed, state) in seen:
@@ -118,7 +118,7 @@ def check(
             best = (count, list(candidates))
         stack.append(_Frame(placed, state, candidates))
     stuck = best[1] or _candidates(calls, 0)
-    return Finding(Verdict.INVALID, tuple(calls[index] for index in stuck), max(best[0], 0), steps)
+    return SearchResult(SearchVerdict.INVALID, tuple(calls[index] for index in stuck), max(best[0], 0), steps)
 
 
 def _candidates(calls: Sequence[Interval[CallT]], placed: int) -> list[int]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from controller_core.channel import ChannelError
-from testkit.conformance.comparison import Verdict, compare
+from testkit.conformance.comparison import StepVerdict, compare
 from testkit.conformance.improvements import IMPROVEMENTS
 from testkit.conformance.java import java_lines, write
 from testkit.conformance.player import PlayError, play, wait_until_serving
@@ -46,7 +46,7 @@ async def our_lines(controller: str | None) -> list[Line]:
             await cluster.stop()
 
 
-def report(source: str, verdicts: Sequence[Verdict]) -> int:
+def report(source: str, verdicts: Sequence[StepVerdict]) -> int:
     """Print the allowed and the disallowed differences; return how many steps failed."""
     _print(f"\ncompared with {source}")
     for verdict in verdicts:

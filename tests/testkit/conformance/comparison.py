@@ -21,7 +21,7 @@ _MEMBERS: Final = ("brokerAddrs", "brokerName", "cluster")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StepVerdict:
     """What became of one step of the reference.
 
     Attributes:
@@ -47,17 +47,19 @@ def canonical(line: Line) -> dict[str, str]:
     }
 
 
-def compare(ours: Sequence[Line], reference: Sequence[Line], table: Iterable[Improvement]) -> list[Verdict]:
+def compare(
+    ours: Sequence[Line], reference: Sequence[Line], table: Iterable[Improvement]
+) -> list[StepVerdict]:
     """Judge every step of `reference`, in its order, then every improvement that no step made use of."""
     answered = dict(_numbered(ours))
     improvements = list(table)
     used: set[int] = set()
-    verdicts: list[Verdict] = []
+    verdicts: list[StepVerdict] = []
     for key, expected in _numbered(reference):
         name = key[0] if key[1] == 1 else f"{key[0]} #{key[1]}"
         actual = answered.get(key)
         if actual is None:
-            verdicts.append(Verdict(name, ("no such step was answered",)))
+            verdicts.append(StepVerdict(name, ("no such step was answered",)))
             continue
         index = _find(improvements, key)
         verdicts.append(_judge(name, actual, expected, None if index is None else improvements[index]))
@@ -65,7 +67,7 @@ def compare(ours: Sequence[Line], reference: Sequence[Line], table: Iterable[Imp
             used.add(index)
     labels = {line.label for line in reference}
     verdicts += [
-        Verdict(entry.label, (f"the improvement '{entry.what}' belongs to no step",))
+        StepVerdict(entry.label, (f"the improvement '{entry.what}' belongs to no step",))
         for index, entry in enumerate(improvements)
         if index not in used and entry.label in labels
     ]
@@ -86,7 +88,7 @@ def _find(improvements: Sequence[Improvement], key: tuple[str, int]) -> int | No
     return None
 
 
-def _judge(name: str, actual: Line, expected: Line, improvement: Improvement | None) -> Verdict:
+def _judge(name: str, actual: Line, expected: Line, improvement: Improvement | None) -> StepVerdict:
     ours, theirs = canonical(actual), canonical(expected)
     problems: list[str] = []
     improved = False
@@ -100,7 +102,7 @@ def _judge(name: str, actual: Line, expected: Line, improvement: Improvement | N
             continue
         wanted = reference if allowed is None else allowed if isinstance(allowed, str) else allowed.pattern
         problems.append(f"{field}: expected {wanted!r}, got {mine!r}")
-    return Verdict(name, tuple(problems), improvement if improved else None)
+    return StepVerdict(name, tuple(problems), improvement if improved else None)
 
 
 def _fits(text: str, allowed: str | re.Pattern[str]) -> bool:

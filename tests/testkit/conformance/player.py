@@ -8,7 +8,7 @@ from typing import Final
 from controller_core.channel import ChannelError, Connection, connect
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from testkit.conformance.script import CLUSTER, Ask, Close, Step
+from testkit.conformance.script import CLUSTER, Ask, CloseConnection, Step
 from testkit.conformance.transcript import Answer, Line, masked_metadata, settings
 
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -58,7 +58,7 @@ async def play(host: str, port: int, steps: Iterable[Step]) -> list[Line]:
     lines: list[Line] = []
     try:
         for step in steps:
-            if isinstance(step, Close):
+            if isinstance(step, CloseConnection):
                 links.pop(step.link).close()
                 continue
             if step.link not in links:

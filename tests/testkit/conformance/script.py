@@ -56,13 +56,13 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Close:
+class CloseConnection:
     """Close one connection; no line."""
 
     link: str
 
 
-Step = Ask | Close
+Step = Ask | CloseConnection
 
 
 def conversation() -> Iterator[Step]:
@@ -257,15 +257,15 @@ def _has(**wanted: str | None) -> Callable[[RemotingCommand], bool]:
 
 
 def _connections_that_close() -> Iterator[Step]:
-    yield Close("r2")
+    yield CloseConnection("r2")
     yield _get("getReplica r, connection of master 2 closed", "r", until=_has(masterBrokerId="1"))
     yield _sync_state("sss r, connection of master 2 closed", "r")
     yield _alter("alter r by the master before", "r", 2, 1, [1, 2], 3)
     yield _alter("alter r with the epoch before", "r", 1, 1, [1, 3], 3)
     yield _alter("alter r to 1 3", "r", 1, 2, [1, 3], 3)
-    yield Close("r1")
+    yield CloseConnection("r1")
     yield _get("getReplica r, connection of master 1 closed", "r", until=_has(masterBrokerId="3"))
-    yield Close("r3")
+    yield CloseConnection("r3")
     yield _get("getReplica r, connection of the last member closed", "r", until=_has(masterBrokerId=None))
     yield _beat("hb r1 again", "r", 1, "127.0.0.1:31", "r1 again")
     yield _elect("elect r by 1 (alive, outside the set)", "r", 1, link="r1 again")

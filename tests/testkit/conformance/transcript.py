@@ -62,7 +62,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class MaskedSettings:
     """The listed settings, `key=value`, masked and sorted."""
 
     entries: tuple[str, ...]
@@ -72,10 +72,10 @@ class Settings:
         return f"{self.label} {list(self.entries)}"
 
 
-Line = Answer | Settings
+Line = Answer | MaskedSettings
 
 
-def settings(entries: Iterable[str]) -> Settings:
+def settings(entries: Iterable[str]) -> MaskedSettings:
     """Keep the comparable settings of a listing and mask what differs from run to run."""
     kept: list[str] = []
     for entry in entries:
@@ -83,7 +83,7 @@ def settings(entries: Iterable[str]) -> Settings:
         if key in CONFIG_KEYS:
             mask = _MASKED_CONFIG.get(key)
             kept.append(f"{key}={mask.sub(_MASK, value, count=1) if mask else value}")
-    return Settings(tuple(sorted(kept)))
+    return MaskedSettings(tuple(sorted(kept)))
 
 
 def masked_metadata(ext: dict[str, str] | None) -> dict[str, str] | None:

@@ -18,8 +18,8 @@ from typing import Any
 from testkit.demo import kept
 from testkit.demo.cluster import CLUSTER, GROUP, DemoCluster
 from testkit.demo.evidence import collected_events, failover_records, timelines
-from testkit.demo.progress import Progress
-from testkit.demo.story import DemoError, Happened, Story, wait_whole
+from testkit.demo.progress import StepPrinter
+from testkit.demo.story import DemoError, DemoStory, Happened, wait_whole
 from testkit.processes.process import ManagedProcess, ProcessFailedError
 from testkit.products.controllers import command_path
 from testkit.rocketmq.jars import DEFAULT_VERSION, JarsUnavailableError, jars
@@ -55,7 +55,7 @@ def main() -> int:
         return EXIT_OK
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    progress = Progress()
+    progress = StepPrinter()
     try:
         return asyncio.run(_interruptible(_run(arguments, directory, progress)))
     except asyncio.CancelledError:
@@ -83,7 +83,7 @@ async def _interruptible(run: Coroutine[Any, Any, int]) -> int:
     return await task
 
 
-async def _run(arguments: argparse.Namespace, directory: Path, progress: Progress) -> int:
+async def _run(arguments: argparse.Namespace, directory: Path, progress: StepPrinter) -> int:
     with progress.step(f"jars of RocketMQ {arguments.rocketmq}"):
         release = await jars(arguments.rocketmq)
     cluster = DemoCluster(release, directory, progress)
@@ -113,7 +113,7 @@ async def _run(arguments: argparse.Namespace, directory: Path, progress: Progres
                 await cluster.stop()
 
 
-async def _send_and_break(cluster: DemoCluster, load: LoadClient, progress: Progress) -> list[Happened]:
+async def _send_and_break(cluster: DemoCluster, load: LoadClient, progress: StepPrinter) -> list[Happened]:
     await cluster.start()
     with progress.step("every member in the SyncStateSet"):
         await wait_whole(cluster)
@@ -121,14 +121,14 @@ async def _send_and_break(cluster: DemoCluster, load: LoadClient, progress: Prog
         await load.start()
         await cluster.start_measuring()
         await load.wait_for_acknowledged(_WARM_UP_ACKS, _WARM_UP_TIMEOUT_S)
-    happened = await Story(cluster, load, progress).tell()
+    happened = await DemoStory(cluster, load, progress).tell()
     stats = await load.stop()
     progress.say(f"load: {stats.acknowledged} acknowledged, {stats.failed} failed {stats.statuses or ''}")
     return happened
 
 
 async def _read_back(
-    cluster: DemoCluster, load: LoadClient, release: Path, progress: Progress
+    cluster: DemoCluster, load: LoadClient, release: Path, progress: StepPrinter
 ) -> ReadBackResult:
     with progress.step("read back of every acknowledged message"):
         return await read_back(

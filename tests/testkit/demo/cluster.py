@@ -10,13 +10,13 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from testkit.demo.progress import Progress
+from testkit.demo.progress import StepPrinter
 from testkit.processes.ports import free_port
 from testkit.processes.process import ManagedProcess
 from testkit.processes.relay import Relay
 from testkit.products.controllers import ControllerCluster, command_path
-from testkit.products.replica import LogReplica
-from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.products.replica import LogReplicaProcess
+from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, BrokerPlace, JavaBroker, NameServer
 
 CLUSTER = "demo"
 GROUP = "orders"
@@ -31,7 +31,7 @@ class DemoCluster:
         self,
         jars: Path,
         directory: Path,
-        progress: Progress,
+        progress: StepPrinter,
         *,
         relayed: bool = False,
         settings: Mapping[str, str] | None = None,
@@ -65,7 +65,7 @@ class DemoCluster:
     def _relays_to_controllers(self) -> list[Relay]:
         return [Relay(address) for address in self.controllers.remoting_addresses]
 
-    def _broker(self, index: int) -> Broker:
+    def _broker(self, index: int) -> JavaBroker:
         name = f"{GROUP}-{index}"
         settings = {
             **ZERO_LOSS_SETTINGS,
@@ -77,7 +77,7 @@ class DemoCluster:
             **self._settings,
         }
         place = BrokerPlace(CLUSTER, GROUP, name, self.directory / name)
-        return Broker(
+        return JavaBroker(
             self._jars,
             place,
             self.name_server.address,
@@ -86,14 +86,14 @@ class DemoCluster:
             or self.controllers.remoting_addresses,
         )
 
-    def _replica(self) -> LogReplica:
+    def _replica(self) -> LogReplicaProcess:
         settings = {
             "mapped-file-bytes": str(_MAPPED_FILE_BYTES),
             "heartbeat-interval-ms": "300",
             "heartbeat-timeout-ms": "3000",
         }
         addresses = self.controllers.remoting_addresses
-        return LogReplica(
+        return LogReplicaProcess(
             self.directory / "replica", CLUSTER, GROUP, addresses, settings, name=f"{GROUP}-log-0"
         )
 
@@ -125,11 +125,11 @@ class DemoCluster:
         ]
         return ManagedProcess("canary", command, self.directory / "canary.log")
 
-    def broker_at(self, address: str) -> Broker:
+    def broker_at(self, address: str) -> JavaBroker:
         """Return the broker that listens there."""
         return next(broker for broker in self.brokers if broker.address == address)
 
-    def relays_of(self, broker: Broker) -> list[Relay]:
+    def relays_of(self, broker: JavaBroker) -> list[Relay]:
         """Return what a broker's heartbeats go through."""
         return self._relays[self.brokers.index(broker)]
 

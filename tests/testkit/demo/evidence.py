@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 
 from testkit.demo.cluster import CLUSTER, GROUP, DemoCluster
 from testkit.demo.story import MEMBERS, Happened
-from testkit.demo.timeline import Gap, Phase, Timeline, longest_gap, sends_failed
+from testkit.demo.timeline import FailoverMoment, SendGap, Timeline, longest_gap, sends_failed
 from testkit.rocketmq.load import Send
 
 Event = dict[str, Any]
@@ -62,19 +62,19 @@ def _timeline(
 
 
 def _phases(
-    what: Happened, records: Sequence[Record], events: Sequence[Event], gap: Gap | None
-) -> list[Phase]:
+    what: Happened, records: Sequence[Record], events: Sequence[Event], gap: SendGap | None
+) -> list[FailoverMoment]:
     if what.new_epoch is None:
         return []
     record = next(record for record in records if record["new_epoch"] == what.new_epoch)
     return [
-        Phase("suspected", record["suspected_ns"]),
-        Phase("elected (committed)", record["committed_ns"] or record["proposed_ns"]),
-        Phase("role taken", record["role_taken_ns"]),
-        Phase("route seen", _route_seen_ns(what, record, events)),
-        Phase("two copies again", _set_reached_ns(what, events, _ACKNOWLEDGEMENT_COPIES_MIN)),
-        Phase("first acknowledged send", gap.end_ns if gap else None),
-        Phase("redundancy back", _set_reached_ns(what, events, MEMBERS)),
+        FailoverMoment("suspected", record["suspected_ns"]),
+        FailoverMoment("elected (committed)", record["committed_ns"] or record["proposed_ns"]),
+        FailoverMoment("role taken", record["role_taken_ns"]),
+        FailoverMoment("route seen", _route_seen_ns(what, record, events)),
+        FailoverMoment("two copies again", _set_reached_ns(what, events, _ACKNOWLEDGEMENT_COPIES_MIN)),
+        FailoverMoment("first acknowledged send", gap.end_ns if gap else None),
+        FailoverMoment("redundancy back", _set_reached_ns(what, events, MEMBERS)),
     ]
 
 

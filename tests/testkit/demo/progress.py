@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Progress:
+class StepPrinter:
     """Prints steps as they begin and end, on one stream, flushed at once."""
 
     def __init__(self) -> None:

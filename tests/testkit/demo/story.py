@@ -19,10 +19,10 @@ from typing import Any
 import aiohttp
 
 from testkit.demo.cluster import CLUSTER, GROUP, DemoCluster
-from testkit.demo.progress import Progress
+from testkit.demo.progress import StepPrinter
 from testkit.processes.fault_log import FaultLog
 from testkit.rocketmq.load import LoadClient
-from testkit.rocketmq.processes import Broker
+from testkit.rocketmq.processes import JavaBroker
 
 MEMBERS = 3
 _WHOLE_TIMEOUT_S = 90.0
@@ -55,10 +55,10 @@ class DemoError(Exception):
     """A step of the demo did not end as it must."""
 
 
-class Story:
+class DemoStory:
     """The faults, in order, on a cluster under load."""
 
-    def __init__(self, cluster: DemoCluster, load: LoadClient, progress: Progress) -> None:
+    def __init__(self, cluster: DemoCluster, load: LoadClient, progress: StepPrinter) -> None:
         """Tell nothing yet; `tell` does.
 
         Args:
@@ -168,7 +168,7 @@ class Story:
     async def _wait_acknowledged(self, fault_ns: int) -> None:
         await self._load.wait_for_acknowledged(_ACKS_AFTER_CHANGE, _CHANGE_TIMEOUT_S, after_ns=fault_ns)
 
-    def _broker_at(self, address: str) -> Broker:
+    def _broker_at(self, address: str) -> JavaBroker:
         for broker in self._cluster.brokers:
             if broker.address == address:
                 return broker

@@ -14,7 +14,7 @@ _NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class SendGap:
     """A time without an acknowledged send, between two acknowledgements; UTC nanoseconds."""
 
     start_ns: int
@@ -27,7 +27,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class FailoverMoment:
     """One moment of a failover; `at_ns` is `None` without a record."""
 
     name: str
@@ -40,8 +40,8 @@ class Timeline:
 
     title: str
     fault_ns: int
-    phases: Sequence[Phase]
-    gap: Gap | None
+    phases: Sequence[FailoverMoment]
+    gap: SendGap | None
     sends_failed: int
 
     def lines(self) -> list[str]:
@@ -59,10 +59,10 @@ class Timeline:
         return rows
 
 
-def longest_gap(sends: Sequence[Send], fault_ns: int, until_ns: int) -> Gap | None:
+def longest_gap(sends: Sequence[Send], fault_ns: int, until_ns: int) -> SendGap | None:
     """Return the longest gap between successive acknowledgements that ends within (fault, until]."""
     ends = sorted(send.end_ns for send in sends if send.acknowledged and send.end_ns <= until_ns)
-    gaps = [Gap(before, after) for before, after in itertools.pairwise(ends) if after > fault_ns]
+    gaps = [SendGap(before, after) for before, after in itertools.pairwise(ends) if after > fault_ns]
     return max(gaps, key=lambda gap: gap.end_ns - gap.start_ns, default=None)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testkit.demo.cluster import DemoCluster
-from testkit.demo.progress import Progress
+from testkit.demo.progress import StepPrinter
 from testkit.demo.story import wait_whole
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings, ReadBackResult, read_back
@@ -20,7 +20,7 @@ class UnderLoad:
 
     cluster: DemoCluster
     load: LoadClient
-    progress: Progress
+    progress: StepPrinter
     release: Path
     directory: Path
 
@@ -50,7 +50,7 @@ async def under_load(
         settings: see `DemoCluster`.
     """
     release = await jars()
-    progress = Progress()
+    progress = StepPrinter()
     cluster = DemoCluster(release, directory, progress, relayed=relayed, settings=settings)
     load_settings = LoadSettings(threads=threads, rate=rate, poll_name_server_ms=200)
     load = LoadClient(release, cluster.name_server.address, _TOPIC, directory / "load", load_settings)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from controller_core.channel import Connection, Server, serve
 from controller_core.remoting.bodies import (
-    EpochEntry,
+    EpochEntryBody,
     EpochEntryCache,
     HAClientRuntimeInfo,
     HAConnectionRuntimeInfo,
@@ -19,7 +19,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import NotifyBrokerRoleChangedRequestHeader
 from controller_core.remoting.routes import BrokerData, ClusterInfo, KVTable
-from controller_core.server.masters.write_guard import OUT_OF_REACH
+from controller_core.server.write_guards.write_guard import OUT_OF_REACH
 from testkit.fakes.broker import FakeBroker
 
 
@@ -97,7 +97,7 @@ class AnsweringBroker(FakeBroker):
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
 
     def _epochs(self) -> EpochEntryCache:
-        entries = (EpochEntry(2**63 - 1, self.epoch, 0),) if self.epoch else ()
+        entries = (EpochEntryBody(2**63 - 1, self.epoch, 0),) if self.epoch else ()
         # A master's id is the one that name servers list it under.
         broker_id = 0 if self.is_master else self.broker_id
         return EpochEntryCache(broker_id, self.group, self.cluster, entries, self.max_offset)

@@ -17,7 +17,7 @@ from controller_core.channel.endpoints import Server, connect, serve
 from controller_core.channel.errors import ChannelError
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import (
-    EpochEntry,
+    EpochEntryBody,
     EpochEntryCache,
     HAClientRuntimeInfo,
     HAConnectionRuntimeInfo,
@@ -266,7 +266,7 @@ class FakeBroker:
         if self.epoch_starts is None:
             return None
         # RocketMQ's list may carry an old end in memory: nobody may rely on it.
-        entries = tuple(EpochEntry(2**63 - 1, epoch, start) for epoch, start in self.epoch_starts)
+        entries = tuple(EpochEntryBody(2**63 - 1, epoch, start) for epoch, start in self.epoch_starts)
         cache = EpochEntryCache(self.broker_id, self.group, self.cluster, entries, self.max_offset)
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=cache.encode())
 

@@ -14,7 +14,7 @@ CHANGING: Final = 4
 
 
 @dataclass(slots=True)
-class Page:
+class MetricsPage:
     """A page of Prometheus text whose changing lines count how often it was read."""
 
     still: bytes
@@ -28,7 +28,7 @@ class Page:
         return self.still + b"".join([head + value for head in self.changing])
 
 
-def page(name: str, group: str, lines: int) -> Page:
+def page(name: str, group: str, lines: int) -> MetricsPage:
     """Return a page of so many samples, labelled as a broker's histograms are."""
     heads = [
         f'rocketmq_rpc_latency_milliseconds_bucket{{cluster="main",is_long_polling="false",node_id="{group}",'
@@ -38,4 +38,4 @@ def page(name: str, group: str, lines: int) -> Page:
         for number in range(lines)
     ]
     still = b"".join(head + b" 162832\n" for place, head in enumerate(heads) if place % CHANGING)
-    return Page(b"# TYPE rocketmq_rpc_latency_milliseconds histogram\n" + still, heads[::CHANGING])
+    return MetricsPage(b"# TYPE rocketmq_rpc_latency_milliseconds histogram\n" + still, heads[::CHANGING])

@@ -13,7 +13,7 @@ from testkit.products.one_controller import OneNode
 
 
 @dataclass
-class Store:
+class GuardedStore:
     """The master's answers about its log and settings, and the requests it received."""
 
     setting: int = 2
@@ -34,7 +34,7 @@ class Store:
 class Master(FakeBroker):
     """A broker with settings and slaves."""
 
-    store: Store
+    store: GuardedStore
     accepted: list[Connection]
 
     def _on_connection(self, connection: Connection) -> None:
@@ -93,7 +93,7 @@ class Master(FakeBroker):
 def master_of(one: OneNode) -> Master:
     """Return a master of group b1, which is not started yet."""
     master = Master([one.remoting], "b1", beat_interval_s=0.05)
-    master.store, master.accepted = Store(), []
+    master.store, master.accepted = GuardedStore(), []
     return master
 
 

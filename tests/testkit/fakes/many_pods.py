@@ -24,9 +24,9 @@ from aiohttp import web
 
 from slo_pipeline.collect.kubernetes.discovery import targets_of
 from slo_pipeline.collect.kubernetes.pods import pod_of
-from testkit.fakes.broker_pages import SERIES_OF_A_BROKER, SERIES_OF_A_COMPANION, Page, page
+from testkit.fakes.broker_pages import SERIES_OF_A_BROKER, SERIES_OF_A_COMPANION, MetricsPage, page
 from testkit.fakes.kubernetes_pages import NAMESPACE, FakeCluster, cluster_pod
-from testkit.products.collector_in_process import Stream, event
+from testkit.products.collector_in_process import EventServer, event
 
 CONTROLLERS: Final = 3
 MEMBERS_OF_A_GROUP: Final = 3
@@ -63,8 +63,8 @@ def pods(count: int, network: int) -> Iterator[Json]:
 class ManyPods:
     """The served content: pages by URL, events by URL, and the controllers' one stream."""
 
-    stream: Stream = field(default_factory=Stream)
-    pages: dict[str, Page] = field(default_factory=dict)
+    stream: EventServer = field(default_factory=EventServer)
+    pages: dict[str, MetricsPage] = field(default_factory=dict)
     events: dict[str, bytes] = field(default_factory=dict)
 
     def add(self, pod: Json) -> set[tuple[str, int]]:

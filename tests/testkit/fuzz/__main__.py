@@ -27,7 +27,7 @@ _GRACE_S: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class FuzzRun:
     """What fuzzing one target came to.
 
     Attributes:
@@ -44,7 +44,7 @@ class Run:
     kept: int
 
 
-def fuzz(target: str, seconds: float, *, keep: bool) -> Run:
+def fuzz(target: str, seconds: float, *, keep: bool) -> FuzzRun:
     """Fuzz one target; with `keep` rewrite its file of inputs.
 
     Raises:
@@ -76,7 +76,9 @@ def fuzz(target: str, seconds: float, *, keep: bool) -> Run:
             corpus.save(target, corpus.reaching(TARGETS[target], corpus.load(target) + more))
         executions = re.findall(r"^(?:stat::number_of_executed_units: |#)(\d+)", ended.stderr, re.MULTILINE)
         text = ended.stdout[-1500:] + ended.stderr[-1500:] if findings else ""
-        return Run(target, int(executions[-1]) if executions else 0, findings, text, len(corpus.load(target)))
+        return FuzzRun(
+            target, int(executions[-1]) if executions else 0, findings, text, len(corpus.load(target))
+        )
 
 
 def _child(target: str, *options: str, timeout_s: float) -> subprocess.CompletedProcess[str]:

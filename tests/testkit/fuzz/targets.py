@@ -10,7 +10,13 @@ Never here: sockets and files. `tests/unit/server/requests/test_rubbish.py` send
 from collections.abc import Callable
 from typing import Final
 
-from controller_core.log.records import Record, RecordType, decode_record, decode_segment_head, find_records
+from controller_core.log.records import (
+    RecordType,
+    SegmentRecord,
+    decode_record,
+    decode_segment_head,
+    find_records,
+)
 from controller_core.remoting import bodies, headers
 from controller_core.remoting.bodies import Body
 from controller_core.remoting.codes import SerializeType
@@ -133,7 +139,7 @@ def log_record(data: bytes) -> None:
     """Judge a record of the controllers' log, and look for others behind it."""
     record = decode_record(data, 0)
     found = find_records(data, 0)
-    if isinstance(record, Record):
+    if isinstance(record, SegmentRecord):
         _same(record, found[0], "record")
         if record.type is RecordType.SEGMENT:
             decode_segment_head(record)

@@ -14,7 +14,7 @@ BEGIN_S: Final = 1_790_000_100
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class CounterHistory:
     """A text and the facts it contains.
 
     Attributes:
@@ -32,7 +32,7 @@ class History:
 
 def history(
     *, series: int = 24, hours: int = 6, interval_s: int = 15, seed: int = 11, begin_s: int = BEGIN_S
-) -> History:
+) -> CounterHistory:
     """Make a history. A third of the series is scraped on round seconds, where windows have their borders.
 
     Args:
@@ -54,7 +54,7 @@ def history(
             at_ms = (begin_s + step * interval_s) * 1_000 + offset_ms
             lines.append(f"{METRIC}{{{labels}}} {value} {at_ms / 1_000:.3f}")
             samples += 1
-    return History("\n".join([*lines, "# EOF\n"]), samples, visible, begin_s + hours * 3_600)
+    return CounterHistory("\n".join([*lines, "# EOF\n"]), samples, visible, begin_s + hours * 3_600)
 
 
 def _walk(chance: random.Random, steps: int, interval_s: int) -> tuple[list[tuple[int, int]], int]:

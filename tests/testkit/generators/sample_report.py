@@ -4,9 +4,9 @@ from typing import Final
 
 from slo_pipeline.reports.values.model import (
     BadSecond,
-    BurnAlert,
     Coverage,
     Failover,
+    FiredBurnAlert,
     GroupReport,
     LagSeries,
     Latency,
@@ -165,7 +165,7 @@ def report() -> Report:
             ),
         ),
         pages=(
-            BurnAlert(
+            FiredBurnAlert(
                 "page", "write-availability", "orders", 14.4, "1h", "5m", FAULT_US, FAULT_US + 180_000_000
             ),
         ),

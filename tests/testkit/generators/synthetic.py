@@ -25,7 +25,7 @@ type_of_kind: Final = {"samples": SAMPLES, "events": EVENTS, "probe_ops": PROBE_
 
 
 @dataclass(frozen=True)
-class Change:
+class ScriptedChange:
     """One change of master.
 
     Offsets are milliseconds after `at_ms`, which is the fault or the order to switch.
@@ -58,13 +58,13 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Group:
+class StoryGroup:
     """A broker group of the story: its changes of master and what else befell its writes."""
 
     name: str
     replicas: tuple[int, ...] = (1, 2, 3)
     first_master_id: int = 1
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ScriptedChange, ...] = ()
     unexplained_ms: tuple[int, ...] = ()  # sends intended at these times fail, with no change of master near
     silent_ms: tuple[int, int] | None = None  # the canary sends nothing in [from, until)
     lost_seqs: tuple[int, ...] = ()  # acknowledged, never read back
@@ -74,7 +74,7 @@ class Group:
 class Story:
     """Everything that happened, and the seed of the noise around it."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[StoryGroup, ...]
     begin_us: int = EPOCH_2026_US
     duration_s: int = 600
     sends_per_s: int = 10
@@ -90,11 +90,11 @@ class Story:
 
 def two_failovers_and_a_switchover() -> Story:
     """Tell the demo's story: a kill, a freeze, a planned switch; one more group has one bad second."""
-    orders = Group(
+    orders = StoryGroup(
         name="orders",
         changes=(
-            Change(at_ms=120_000, old_master_id=1, new_master_id=2, epoch=2, truncated_bytes=14_336),
-            Change(
+            ScriptedChange(at_ms=120_000, old_master_id=1, new_master_id=2, epoch=2, truncated_bytes=14_336),
+            ScriptedChange(
                 at_ms=300_000,
                 old_master_id=2,
                 new_master_id=1,
@@ -112,7 +112,7 @@ def two_failovers_and_a_switchover() -> Story:
                 redundancy_ms=9_300,
                 healed_ms=6_000,
             ),
-            Change(
+            ScriptedChange(
                 at_ms=480_000,
                 old_master_id=1,
                 new_master_id=2,
@@ -131,11 +131,11 @@ def two_failovers_and_a_switchover() -> Story:
             ),
         ),
     )
-    payments = Group(name="payments", unexplained_ms=(420_300, 420_400), silent_ms=(550_000, 556_000))
+    payments = StoryGroup(name="payments", unexplained_ms=(420_300, 420_400), silent_ms=(550_000, 556_000))
     return Story(groups=(orders, payments), scrape_gap_s=(200, 212))
 
 
-def probe_rows(story: Story, group: Group) -> list[dict[str, Any]]:
+def probe_rows(story: Story, group: StoryGroup) -> list[dict[str, Any]]:
     """Return the canary's rows of one group: every send, and the reads of the stored messages."""
     chance = random.Random(f"{story.seed}/{group.name}")
     period_ms = 1_000 // story.sends_per_s
@@ -150,7 +150,7 @@ def probe_rows(story: Story, group: Group) -> list[dict[str, Any]]:
     return rows
 
 
-def _send(story: Story, group: Group, seq: int, at_ms: int, chance: random.Random) -> dict[str, Any]:
+def _send(story: Story, group: StoryGroup, seq: int, at_ms: int, chance: random.Random) -> dict[str, Any]:
     took_ms = 1.1 + chance.lognormvariate(0.0, 0.45) + (chance.random() < 0.01) * chance.uniform(5, 40)
     result = "ok"
     change = next((c for c in group.changes if c.at_ms <= at_ms < c.at_ms + c.gap_ms), None)
@@ -188,7 +188,7 @@ def _read(send: dict[str, Any], chance: random.Random) -> dict[str, Any]:
 class _Events:
     """Numbers events and fills in what all of them carry."""
 
-    def __init__(self, story: Story, group: Group) -> None:
+    def __init__(self, story: Story, group: StoryGroup) -> None:
         self.rows: list[dict[str, Any]] = []
         self._story, self._group = story, group
 
@@ -225,7 +225,7 @@ def address(broker_id: int) -> str:
     return f"127.0.0.1:{10_901 + 10 * broker_id}"
 
 
-def event_rows(story: Story, group: Group) -> list[dict[str, Any]]:
+def event_rows(story: Story, group: StoryGroup) -> list[dict[str, Any]]:
     """Return the events of one group, of all sources, in order of time."""
     events = _Events(story, group)
     everybody = ",".join(str(one) for one in group.replicas)
@@ -245,7 +245,7 @@ def event_rows(story: Story, group: Group) -> list[dict[str, Any]]:
     return sorted(events.rows, key=lambda row: (int(row["ts_ns"]), str(row["event_id"])))
 
 
-def _change_events(story: Story, group: Group, change: Change, events: _Events) -> None:
+def _change_events(story: Story, group: StoryGroup, change: ScriptedChange, events: _Events) -> None:
     at, epoch, old, new = change.at_ms, change.epoch, change.old_master_id, change.new_master_id
     planned = change.cause == "Designated"
     everybody = ",".join(str(one) for one in group.replicas)
@@ -302,7 +302,7 @@ def _change_events(story: Story, group: Group, change: Change, events: _Events) 
         )
 
 
-def sample_rows(story: Story, group: Group) -> list[dict[str, Any]]:
+def sample_rows(story: Story, group: StoryGroup) -> list[dict[str, Any]]:
     """Return one scrape per second of each replica's lag and of a counter that restarts with its process."""
     chance = random.Random(f"{story.seed}/samples/{group.name}")
     rows: list[dict[str, Any]] = []
@@ -331,7 +331,7 @@ def sample_rows(story: Story, group: Group) -> list[dict[str, Any]]:
     return rows
 
 
-def _down_since(group: Group, replica: int, at_ms: int) -> Change | None:
+def _down_since(group: StoryGroup, replica: int, at_ms: int) -> ScriptedChange | None:
     """Return the change that took this replica out, while it is still felt."""
     felt = [
         c
@@ -341,7 +341,7 @@ def _down_since(group: Group, replica: int, at_ms: int) -> Change | None:
     return felt[-1] if felt else None
 
 
-def _lag_bytes(down: Change | None, at_ms: int, chance: random.Random) -> int:
+def _lag_bytes(down: ScriptedChange | None, at_ms: int, chance: random.Random) -> int:
     noise = chance.choice((0, 0, 0, 512, 1_024))
     if down is None:
         return noise

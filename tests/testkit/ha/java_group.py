@@ -14,9 +14,9 @@ from ha_sidecar.address import host_port
 from ha_sidecar.common.questions import ask_broker
 from testkit.ha.end_processes import Transfer, TransferWatch
 from testkit.products.controllers import ControllerCluster
-from testkit.products.replica import LogReplica
+from testkit.products.replica import LogReplicaProcess
 from testkit.rocketmq.load import LoadClient, LoadSettings
-from testkit.rocketmq.processes import Broker, BrokerPlace, NameServer
+from testkit.rocketmq.processes import BrokerPlace, JavaBroker, NameServer
 
 CLUSTER: Final = "c"
 GROUP: Final = "g"
@@ -49,11 +49,11 @@ class JavaGroup:
         self.master = self.broker("master")
         self._asker = Asker(host_port(self.master.address))
 
-    def broker(self, name: str) -> Broker:
+    def broker(self, name: str) -> JavaBroker:
         """Describe a broker of the group."""
         place = BrokerPlace(CLUSTER, GROUP, name, self._directory / name)
         addresses = self._controllers.remoting_addresses
-        return Broker(self._jars, place, self._name_server.address, self._settings, controllers=addresses)
+        return JavaBroker(self._jars, place, self._name_server.address, self._settings, controllers=addresses)
 
     async def start(self, source: Path) -> int:
         """Start the master on a copy of the log, wait until it has built its queues; return the log's end."""
@@ -104,11 +104,13 @@ class JavaGroup:
         sends = load.sends()[WARM_UP_SENDS:]
         return [(send.end_ns - send.start_ns) / 1e9 for send in sends if send.acknowledged]
 
-    def replica(self, ack_after: str) -> LogReplica:
+    def replica(self, ack_after: str) -> LogReplicaProcess:
         """Describe a log replica of the group."""
         settings = {
             "mapped-file-bytes": self._settings["mappedFileSizeCommitLog"],
             "ack-after": ack_after,
         }
         addresses = self._controllers.remoting_addresses
-        return LogReplica(self._directory / f"replica-{ack_after}", CLUSTER, GROUP, addresses, settings)
+        return LogReplicaProcess(
+            self._directory / f"replica-{ack_after}", CLUSTER, GROUP, addresses, settings
+        )

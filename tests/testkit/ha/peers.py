@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from ha_sidecar.commitlog.disk import OsFile
+from ha_sidecar.commitlog.disk import OsDiskFile
 from ha_sidecar.commitlog.served import ServedStore
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common.ha_link import HaLink, LinkEnd
@@ -237,12 +237,12 @@ def follow_and_die_in_the_cut(directory: Path, file_bytes: int, port: int) -> No
     To be run in a process of its own, which ends by SIGKILL there.
     """
     slave = OurSlave(directory, file_bytes)
-    resize = OsFile.resize
+    resize = OsDiskFile.resize
 
-    def resize_and_die(file: OsFile, size_bytes: int) -> None:
+    def resize_and_die(file: OsDiskFile, size_bytes: int) -> None:
         resize(file, size_bytes)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    OsFile.resize = resize_and_die  # type: ignore[method-assign, assignment]  # the process does only this
+    OsDiskFile.resize = resize_and_die  # type: ignore[method-assign, assignment]  # the process does only this
     slave.follow(port)
     slave.notes.end()

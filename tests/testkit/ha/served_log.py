@@ -7,7 +7,7 @@ from bisect import bisect_right
 
 from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.epoch import EpochEntry, EpochList
-from ha_sidecar.transfer.served_log import LogView
+from ha_sidecar.transfer.served_log import LogExtent
 from testkit.ha.messages import boundaries, log_bytes
 
 
@@ -58,10 +58,10 @@ class ServedLog:
         at = offset - self.min_offset
         return self.data[at : at + length]
 
-    def view(self, confirm_offset: int | None = None) -> LogView:
+    def view(self, confirm_offset: int | None = None) -> LogExtent:
         """Return the log as it is now; all of it is confirmed unless said otherwise."""
         confirm = self.end_offset if confirm_offset is None else confirm_offset
-        return LogView(
+        return LogExtent(
             LogOffset(self.min_offset),
             LogOffset(self.end_offset),
             LogOffset(confirm),

@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 
-from testkit.ha_sim.checks import SafetyViolation
+from testkit.check.errors import SafetyViolation
 from testkit.ha_sim.group import run_schedule
 
 _CHUNK = 10

@@ -15,14 +15,11 @@ from dataclasses import dataclass, field
 from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.commitlog.records import RecordKind, check_record
 from ha_sidecar.epoch import EpochList
-
-
-class SafetyViolation(AssertionError):
-    """Something happened that must never happen."""
+from testkit.check.errors import SafetyViolation
 
 
 @dataclass
-class Acknowledged:
+class AcknowledgedLog:
     """The group's log as far as clients received acknowledgements."""
 
     data: bytes = b""
@@ -92,7 +89,7 @@ def check_labels(found: bytes, epochs: EpochList, file_bytes: int) -> None:
             raise SafetyViolation(f"the message at {offset} is of epoch {epoch}, the list says {entry}")
 
 
-def check_kept(acknowledged: Acknowledged, found: bytes, file_bytes: int) -> None:
+def check_kept(acknowledged: AcknowledgedLog, found: bytes, file_bytes: int) -> None:
     """Hold a member of the SyncStateSet against the acknowledged log."""
     ends = [end for _, end, _ in messages(acknowledged.data, file_bytes)]
     end = ends[-1] if ends else 0

@@ -21,12 +21,9 @@ from pathlib import Path
 from random import Random
 
 from ha_sidecar.commitlog.disk import Bytes
+from testkit.check.errors import PowerLossError
 
 SECTOR_BYTES = 512
-
-
-class PowerLossError(Exception):
-    """The machine stopped at this step; nothing later happens."""
 
 
 @dataclass
@@ -110,7 +107,7 @@ _Changes = list[tuple[Path | None, Path, Content | None]]
 """(old name, name, content); no content: the name goes."""
 
 
-class SimulatedFile:
+class SimulatedLogFile:
     """An open file."""
 
     def __init__(self, disk: "SimulatedDisk", content: Content) -> None:
@@ -191,14 +188,14 @@ class SimulatedDisk:
         content = self._names.get(path)
         return None if content is None else len(content.current)
 
-    def open(self, path: Path, *, create: bool = False) -> SimulatedFile:
+    def open(self, path: Path, *, create: bool = False) -> SimulatedLogFile:
         """Open a file."""
         if path not in self._names:
             if not create:
                 raise FileNotFoundError(path)
             self._change([(None, path, Content())])
             self.step("create")
-        return SimulatedFile(self, self._names[path])
+        return SimulatedLogFile(self, self._names[path])
 
     @contextmanager
     def content(self, path: Path) -> Iterator[Bytes]:

@@ -21,9 +21,15 @@ from typing import Final
 
 from ha_sidecar.commitlog.room import NoRoomError
 from ha_sidecar.commitlog.store import StoreError
-from testkit.ha_sim.checks import Acknowledged, SafetyViolation, check_kept, check_labels, messages, written
-from testkit.ha_sim.disk import PowerLossError
-from testkit.ha_sim.member import FILE_BYTES, Member, Session
+from testkit.check.errors import PowerLossError, SafetyViolation
+from testkit.ha_sim.checks import (
+    AcknowledgedLog,
+    check_kept,
+    check_labels,
+    messages,
+    written,
+)
+from testkit.ha_sim.member import FILE_BYTES, Session, SimulatedMember
 
 MEMBERS: Final = 3
 SETTLE_STEPS_MAX: Final = 4_000
@@ -35,7 +41,7 @@ FILLS, EMPTIES = 0.01, 0.03
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class GroupPlan:
     """What a schedule is like; drawn from the seed.
 
     Attributes:
@@ -56,7 +62,7 @@ class Plan:
     heartbeats: float
 
     @classmethod
-    def draw(cls, random: Random) -> "Plan":
+    def draw(cls, random: Random) -> "GroupPlan":
         """Draw a plan."""
         return cls(
             steps=random.choice((300, 800, 1_500)),
@@ -68,7 +74,7 @@ class Plan:
         )
 
 
-class Group:
+class SimulatedGroup:
     """The group and its schedule.
 
     Attributes:
@@ -79,15 +85,16 @@ class Group:
         elections: changes of master so far.
     """
 
-    def __init__(self, seed: int, plan: Plan | None = None) -> None:
+    def __init__(self, seed: int, plan: GroupPlan | None = None) -> None:
         """Prepare three members with empty disks, the first of them master."""
         self.random: Final = Random(seed)
-        self.plan: Final = plan or Plan.draw(self.random)
+        self.plan: Final = plan or GroupPlan.draw(self.random)
         self.now_ms = 0
         self.all: Final = [
-            Member(number + 1, self.random, after_sync=self.plan.after_sync) for number in range(MEMBERS)
+            SimulatedMember(number + 1, self.random, after_sync=self.plan.after_sync)
+            for number in range(MEMBERS)
         ]
-        self.acknowledged: Final = Acknowledged()
+        self.acknowledged: Final = AcknowledgedLog()
         self.epoch = 1
         self.master = self.all[0]
         self.members = {1}
@@ -169,7 +176,7 @@ class Group:
         self.master = self.random.choice(others if others and self.random.random() < 0.7 else living)
         self.members = {self.master.id}
 
-    def _guarded(self, member: Member, *works: object) -> None:
+    def _guarded(self, member: SimulatedMember, *works: object) -> None:
         """Let a member do something; it dies if its disk says so."""
         try:
             for work in works:
@@ -180,7 +187,7 @@ class Group:
             # A process ends at any error of its disk; what the disk holds then, recovery has to find out.
             self._crash(member, power=self.plan.after_sync and self.random.random() < 0.5)
 
-    def _crash(self, member: Member, *, power: bool) -> None:
+    def _crash(self, member: SimulatedMember, *, power: bool) -> None:
         if member.store is None:
             return
         self.crashes += 1
@@ -207,10 +214,10 @@ class Group:
 
     # What members do.
 
-    def _hear(self, member: Member) -> None:
+    def _hear(self, member: SimulatedMember) -> None:
         self._learn(member, self.plan.heartbeats)
 
-    def _learn(self, member: Member, chance: float) -> None:
+    def _learn(self, member: SimulatedMember, chance: float) -> None:
         """Hear of the newest role, perhaps."""
         is_news = member.knows != self.epoch or (member.office is None and self.master is member)
         if not is_news or self.random.random() > chance:
@@ -234,7 +241,7 @@ class Group:
                 session.end()
             member.take_office(self.epoch, set(self.members))
 
-    def _write(self, member: Member) -> None:
+    def _write(self, member: SimulatedMember) -> None:
         if member.office is None or member.store is None:
             return
         for _ in range(self.random.randint(1, 3)):
@@ -244,10 +251,10 @@ class Group:
             with contextlib.suppress(NoRoomError):
                 member.append(body, b"P\x01" + b"v" * (1_400 if long else 10) + b"\x02")
 
-    def _sync(self, member: Member) -> None:
+    def _sync(self, member: SimulatedMember) -> None:
         member.sync()
 
-    def _move(self, member: Member) -> None:
+    def _move(self, member: SimulatedMember) -> None:
         if member.office is not None:
             self._serve(member)
             return
@@ -276,11 +283,11 @@ class Group:
         ):
             self._check_prefix(member, link.master)
 
-    def _check_prefix(self, member: Member, master: Member) -> None:
+    def _check_prefix(self, member: SimulatedMember, master: SimulatedMember) -> None:
         if bytes(member.held.data) != bytes(master.held.data[: len(member.held.data)]):
             raise SafetyViolation(f"the log of {member.id} is not a prefix of its master's")
 
-    def _serve(self, master: Member) -> None:
+    def _serve(self, master: SimulatedMember) -> None:
         for session in list(master.sessions):
             if session.is_over or (session.wire.cut and self.random.random() < 0.3):
                 session.end()
@@ -294,7 +301,7 @@ class Group:
             self._keep_set(master)
         self._acknowledge(master)
 
-    def _keep_set(self, master: Member) -> None:
+    def _keep_set(self, master: SimulatedMember) -> None:
         """Add members that have the whole log, and now and then remove absent ones."""
         assert master.store is not None
         last = master.store.epochs.last
@@ -310,7 +317,7 @@ class Group:
             self.members &= {master.id, *there}
         master.members = set(self.members)
 
-    def _acknowledge(self, master: Member) -> None:
+    def _acknowledge(self, master: SimulatedMember) -> None:
         """Tell clients what every member of the set has."""
         assert master.store is not None
         log = master.store.log
@@ -370,9 +377,9 @@ def _ack(session: Session, broker_id: int) -> int:
     return session.machine.ack_offset if handshake is not None and handshake.broker_id == broker_id else 0
 
 
-def run_schedule(seed: int) -> Group:
+def run_schedule(seed: int) -> SimulatedGroup:
     """Run the schedule of a seed; raise `SafetyViolation` if an invariant breaks."""
-    group = Group(seed)
+    group = SimulatedGroup(seed)
     try:
         group.run()
     except StoreError as error:

@@ -24,9 +24,10 @@ from ha_sidecar.transfer.master import MasterMachine, MasterState
 from ha_sidecar.transfer.reconcile import SlaveConfig
 from ha_sidecar.transfer.served_log import MasterConfig
 from ha_sidecar.transfer.slave import SlaveState
+from testkit.check.errors import PowerLossError, SafetyViolation
 from testkit.ha.messages import blank, message
-from testkit.ha_sim.checks import Held, SafetyViolation, check_labels, check_recovered
-from testkit.ha_sim.disk import PowerLossError, SimulatedDisk
+from testkit.ha_sim.checks import Held, check_labels, check_recovered
+from testkit.ha_sim.disk import SimulatedDisk
 
 FILE_BYTES: Final = 4096
 UNREAD_BYTES_MAX: Final = 8192
@@ -56,7 +57,12 @@ class SteppedLink(HaLink):
     """A slave's link that a schedule moves."""
 
     def __init__(
-        self, member: "Member", master: "Member", clock_ms: Callable[[], int], *, after_sync: bool
+        self,
+        member: "SimulatedMember",
+        master: "SimulatedMember",
+        clock_ms: Callable[[], int],
+        *,
+        after_sync: bool,
     ) -> None:
         """Prepare a link of `member` to `master`."""
         assert member.store is not None
@@ -122,7 +128,7 @@ class SteppedLink(HaLink):
 class Session:
     """A master's side of one connection."""
 
-    def __init__(self, master: "Member", wire: Wire, batch_bytes: int, now_ms: int) -> None:
+    def __init__(self, master: "SimulatedMember", wire: Wire, batch_bytes: int, now_ms: int) -> None:
         """Accept a connection."""
         assert master.store is not None
         assert master.served is not None
@@ -182,7 +188,7 @@ class Session:
         self.wire.cut = True
 
 
-class Member:
+class SimulatedMember:
     """One replica of the group.
 
     Attributes:
@@ -314,7 +320,7 @@ class Member:
         for session in self.sessions:
             session.end()
 
-    def follow(self, master: "Member", clock_ms: Callable[[], int], batch_bytes: int) -> None:
+    def follow(self, master: "SimulatedMember", clock_ms: Callable[[], int], batch_bytes: int) -> None:
         """Connect to a master."""
         self.drop_link()
         self.link = SteppedLink(self, master, clock_ms, after_sync=self._after_sync)

@@ -16,9 +16,9 @@ from typing import Final
 from testkit.demo.cluster import CLUSTER, GROUP
 from testkit.demo.story import GroupInfo, wait_whole
 from testkit.demo.under_load import UnderLoad
-from testkit.products.replica import LogReplica, log_prefix_equal
+from testkit.products.replica import LogReplicaProcess, log_prefix_equal
 from testkit.rocketmq.load import ReadBackResult, summarise
-from testkit.rocketmq.processes import Broker
+from testkit.rocketmq.processes import JavaBroker
 
 MEMBERS: Final = ("master", "slave", "replica")
 PAUSE_S_MAX: Final = 1.0
@@ -49,7 +49,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RoundsVerdict:
     """The findings at the end."""
 
     rounds: list[Round]
@@ -71,7 +71,7 @@ def schedule(random: Random, rounds: int) -> Iterator[tuple[str, float]]:
         yield order[number % len(MEMBERS)], random.uniform(0, PAUSE_S_MAX)
 
 
-async def run_rounds(running: UnderLoad, random: Random, rounds: int) -> Verdict:
+async def run_rounds(running: UnderLoad, random: Random, rounds: int) -> RoundsVerdict:
     """Run that many rounds, end the load, and inspect the final logs."""
     found = []
     for number, (victim, pause_s) in enumerate(schedule(random, rounds), 1):
@@ -82,7 +82,7 @@ async def run_rounds(running: UnderLoad, random: Random, rounds: int) -> Verdict
             f"whole after {last.whole_s:.1f} s, epoch {last.epochs[0]} -> {last.epochs[1]}"
         )
     read_back = await running.read_back()
-    return Verdict(found, read_back, await _logs_equal(running))
+    return RoundsVerdict(found, read_back, await _logs_equal(running))
 
 
 async def _round(running: UnderLoad, victim: str, pause_s: float) -> Round:
@@ -99,7 +99,7 @@ async def _round(running: UnderLoad, victim: str, pause_s: float) -> Round:
     return Round(victim, member.process.name, gap_s, time.monotonic() - killed_s, epochs)
 
 
-def _member(running: UnderLoad, victim: str, group: GroupInfo) -> Broker | LogReplica:
+def _member(running: UnderLoad, victim: str, group: GroupInfo) -> JavaBroker | LogReplicaProcess:
     cluster = running.cluster
     if victim == "replica":
         return cluster.log_replica

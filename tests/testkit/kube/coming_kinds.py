@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from rocketmq_operator.api.crds import custom_resource_definitions
+from rocketmq_operator.api.definitions.crds import custom_resource_definitions
 from rocketmq_operator.api.names import API_VERSION
 from testkit.kube.bare import BareKube, enter_own_network, sent
 from testkit.kube.kubectl import KubeError, until
@@ -47,7 +47,7 @@ _FOREIGN: Final[tuple[tuple[str, str, Json], ...]] = (
 )
 
 
-class Scene:
+class KindsScene:
     """The API server, the operator's health, and what a person does there."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
@@ -147,7 +147,7 @@ class Scene:
             await until(f"{path} answers {status} {words}", is_so, WITHIN_S)
 
 
-async def late_kind(scene: Scene) -> None:
+async def late_kind(scene: KindsScene) -> None:
     """See an operator that started before a definition take up an object of it."""
     await scene.until_health("/readyz", 503, "Topic")
     await scene.until_health("/livez", 200)
@@ -157,7 +157,7 @@ async def late_kind(scene: Scene) -> None:
     await scene.until_reason("topics", "early", bool)
 
 
-async def deleted_kind(scene: Scene) -> None:
+async def deleted_kind(scene: KindsScene) -> None:
     """See an operator take up an object of a definition that was deleted and applied again."""
     await scene.delete_definition(_TOPICS)
     await scene.until_health("/readyz", 503, "Topic")
@@ -168,7 +168,7 @@ async def deleted_kind(scene: Scene) -> None:
     await scene.until_reason("topics", "prices", bool)
 
 
-async def foreign_objects(scene: Scene) -> None:
+async def foreign_objects(scene: KindsScene) -> None:
     """See that foreign objects are left alone, and that a group goes on when they are gone."""
     await scene.create("rocketmqclusters", "RocketMQCluster", "main", {})
     await scene.create_foreign("pay")
@@ -180,7 +180,7 @@ async def foreign_objects(scene: Scene) -> None:
     await scene.until_reason("brokergroups", "pay", lambda reason: reason != "NameTaken")
 
 
-async def group_names(scene: Scene) -> None:
+async def group_names(scene: KindsScene) -> None:
     """See that names of a cluster's objects are refused to its groups, and others are not."""
     spec = {"cluster": "main", "storage": {"size": "1Gi"}}
     for name in _ACCEPTED:
@@ -189,14 +189,14 @@ async def group_names(scene: Scene) -> None:
         assert "has objects of that name" in await scene.refusal("brokergroups", "BrokerGroup", name, spec)
 
 
-async def ending(scene: Scene, operator: ManagedProcess) -> None:
+async def ending(scene: KindsScene, operator: ManagedProcess) -> None:
     """See an operator end in good order after SIGTERM, and leave the Lease to the next one."""
     assert (await scene.get(_LEASE))["spec"]["holderIdentity"]
     assert await operator.stop(ENDS_WITHIN_S) == 0
     assert not (await scene.get(_LEASE))["spec"].get("holderIdentity")
 
 
-SIGHTS: Final[tuple[Callable[[Scene], Awaitable[None]], ...]] = (
+SIGHTS: Final[tuple[Callable[[KindsScene], Awaitable[None]], ...]] = (
     late_kind,
     deleted_kind,
     foreign_objects,
@@ -207,7 +207,7 @@ SIGHTS: Final[tuple[Callable[[Scene], Awaitable[None]], ...]] = (
 async def _main(folder: Path) -> int:
     failed = 0
     async with BareKube(folder, (OPERATOR,)) as kube, kube.session() as session:
-        scene = Scene(session)
+        scene = KindsScene(session)
         await scene.apply_definitions(but=_TOPICS)
         program = [sys.executable, "-c", "from rocketmq_operator.cli import main; raise SystemExit(main())"]
         arguments = [

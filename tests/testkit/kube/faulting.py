@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from testkit.kube.group import Group, GroupView
+from testkit.kube.group import GroupView, KubeGroup
 from testkit.kube.kubectl import Cluster, Json, KubeError, program
-from testkit.kube.load_pod import LoadPod
 from testkit.kube.plain import NAME_SERVER, PlainGroup
+from testkit.kube.pods.load_pod import LoadPod
 from testkit.kube.stack import harmed, kill_java_of, tool, without_provisioner
 from testkit.rocketmq.load import LoadSettings, Send, summarise
 
@@ -47,7 +47,7 @@ _COMPANION_PORT: Final = 9882
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class FaultCost:
     """What one fault cost.
 
     Attributes:
@@ -106,7 +106,7 @@ class EndpointWatch:
                 self.moved_ns = time.time_ns()
 
 
-async def measured(group: Group, image: str, name_server: str, fault: str, number: int) -> Cost:
+async def measured(group: KubeGroup, image: str, name_server: str, fault: str, number: int) -> FaultCost:
     """Do one fault to a whole group, addressed with its members, and wait until it is whole again.
 
     Raises:
@@ -149,7 +149,7 @@ async def measured(group: Group, image: str, name_server: str, fault: str, numbe
     return replace(cost, phases_ms=phases, problems=problems)
 
 
-async def measured_plain(group: PlainGroup, image: str, fault: str, number: int) -> Cost:
+async def measured_plain(group: PlainGroup, image: str, fault: str, number: int) -> FaultCost:
     """Do one fault to a whole group of plain RocketMQ and wait until it is whole again.
 
     Raises:
@@ -171,7 +171,7 @@ async def measured_plain(group: PlainGroup, image: str, fault: str, number: int)
     return cost
 
 
-async def _succeeded(group: Group, before: GroupView) -> GroupView:
+async def _succeeded(group: KubeGroup, before: GroupView) -> GroupView:
     """Kill the master; return the whole group with its successor, to which its address leads.
 
     Raises:
@@ -211,21 +211,25 @@ async def _client(
 
 async def _account(
     load: LoadPod, fault: str, until_whole: Callable[[], Awaitable[object]]
-) -> tuple[Cost, list[Send]]:
+) -> tuple[FaultCost, list[Send]]:
     """End the load, read back from the whole group, return the cost without phases, and all sends."""
     stats = await load.stop()
     sends = await load.sends()
     await until_whole()
     read = await load.read_back()
-    return Cost(fault, stats.longest_gap_s * 1_000, stats.failed, stats.acknowledged, len(read.lost)), sends
+    return FaultCost(
+        fault, stats.longest_gap_s * 1_000, stats.failed, stats.acknowledged, len(read.lost)
+    ), sends
 
 
-async def inject(group: Group | PlainGroup, master: str, fault: str, node: str, node_fault_s: float) -> int:
+async def inject(
+    group: KubeGroup | PlainGroup, master: str, fault: str, node: str, node_fault_s: float
+) -> int:
     """Do the fault, and for nodes undo it; return when it was done."""
     if fault in {KILL, AGAIN}:
         return kill_java_of(master) if tool() else await group.kill_java(master)
     now_ns = time.time_ns()
-    if fault == ROLL and isinstance(group, Group):
+    if fault == ROLL and isinstance(group, KubeGroup):
         await _change(group)
         return now_ns
     if fault == DELETE:
@@ -237,7 +241,7 @@ async def inject(group: Group | PlainGroup, master: str, fault: str, node: str, 
     return now_ns
 
 
-async def _change(group: Group) -> None:
+async def _change(group: KubeGroup) -> None:
     """Give the group another number of threads than it has."""
     config = (await group.cluster.get("brokergroup", group.name))["spec"].get("config", {})
     threads = "7" if config.get(_THREADS_KEY) == "6" else "6"
@@ -245,7 +249,7 @@ async def _change(group: Group) -> None:
     await group.cluster.kubectl("patch", "brokergroup", group.name, "--type=merge", f"--patch={patch}")
 
 
-async def _phases(group: Group, after: GroupView, sends: list[Send], fault_ns: int) -> dict[str, float]:
+async def _phases(group: KubeGroup, after: GroupView, sends: list[Send], fault_ns: int) -> dict[str, float]:
     """Return the moments of a failover in milliseconds after the fault."""
     events = [event for event in await events_of(group) if event.get("epoch") == after.epoch]
     first: dict[str, int] = {}
@@ -269,7 +273,7 @@ async def _phases(group: Group, after: GroupView, sends: list[Send], fault_ns: i
     return {name: _ms(at - fault_ns) for name, at in moments.items() if at is not None}
 
 
-async def _held(group: Group, before: GroupView, fault_ns: int) -> dict[str, float]:
+async def _held(group: KubeGroup, before: GroupView, fault_ns: int) -> dict[str, float]:
     """Return when the dead master's companion held clients and let them go; empty for a replaced pod."""
     try:
         events = await events_at(group, f"{before.master}:{_COMPANION_PORT}")
@@ -283,12 +287,12 @@ async def _held(group: Group, before: GroupView, fault_ns: int) -> dict[str, flo
     }
 
 
-async def events_of(group: Group) -> list[Json]:
+async def events_of(group: KubeGroup) -> list[Json]:
     """Return the controllers' events of a group, asked through the API server."""
     return await events_at(group, f"main-controller-0:{_CONTROLLER_PORT}")
 
 
-async def events_at(group: Group, place: str) -> list[Json]:
+async def events_at(group: KubeGroup, place: str) -> list[Json]:
     """Return the events of a group that a pod tells at its port, asked through the API server."""
     path = f"/api/v1/namespaces/{group.cluster.namespace}/pods/{place}/proxy/v1/events?after=0&follow=false"
     lines = (await group.cluster.kubectl("get", "--raw", path)).splitlines()

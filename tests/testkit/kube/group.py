@@ -41,7 +41,7 @@ class GroupView:
         return self.ready and bool(wanted) and present == wanted
 
 
-class Group:
+class KubeGroup:
     """One BrokerGroup."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:

@@ -71,7 +71,7 @@ def _ready_with_port(template: Json, port: int) -> None:
     template["spec"]["containers"][0]["readinessProbe"] = probe
 
 
-class OldGroup:
+class KubeOldGroup:
     """The old brokers in a namespace."""
 
     def __init__(self, cluster: Cluster) -> None:

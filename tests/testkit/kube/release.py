@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from testkit.kube.group import Group
+from testkit.kube.group import KubeGroup
 from testkit.kube.kubectl import Cluster, KubeError, run
 
 ROOT: Final = Path(__file__).parents[3]
@@ -31,7 +31,7 @@ class Release:
     """
 
     cluster: Cluster
-    group: Group
+    group: KubeGroup
     seconds: dict[str, float]
 
 
@@ -82,7 +82,7 @@ async def install(cluster: Cluster) -> Release:
         except KubeError as error:
             raise KubeError(f"{error}\n{await described(cluster)}") from error
         seconds[command] = time.monotonic() - start_s
-    return Release(cluster, Group(cluster, "orders"), seconds)
+    return Release(cluster, KubeGroup(cluster, "orders"), seconds)
 
 
 async def measure(cluster: Cluster, *settings: str) -> None:

@@ -15,7 +15,7 @@ _ACTED_ON_WITHIN_S: Final = 60.0
 Row = dict[str, Any]
 
 
-class Report:
+class KubeReport:
     """One SLOReport."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:

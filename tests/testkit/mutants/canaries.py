@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from testkit.check.linearizability import Interval, Verdict, check
+from testkit.check.linearizability import Interval, SearchVerdict, check
 from testkit.check.registers import Alter, Call, Read, Register, Transition, step
-from testkit.sim.runs.controller_schedules import Report, run_schedule
+from testkit.sim.runs.controller_schedules import ScheduleReport, run_schedule
 from testkit.sim.runs.nemesis import Fault, Nemesis
 from testkit.sim.runs.totals import Totals
 from testkit.sim.runs.world import World, make_world
@@ -49,7 +49,7 @@ def forged_stale_read() -> str | None:
         Interval(0.6, 0.7, Read(1, before.set_epoch, before.members, 1)),
     ]
     finding = check(calls, Register(), step)
-    return f"{finding.verdict}: {finding.stuck[0].call}" if finding.verdict is Verdict.INVALID else None
+    return f"{finding.verdict}: {finding.stuck[0].call}" if finding.verdict is SearchVerdict.INVALID else None
 
 
 class SilentNemesis(Nemesis):
@@ -61,13 +61,15 @@ class SilentNemesis(Nemesis):
         return 1.0
 
 
-def silent_injector(run: Callable[..., Report] = run_schedule) -> str | None:
+def silent_injector(run: Callable[..., ScheduleReport] = run_schedule) -> str | None:
     """Run schedules whose faults never happen and return the checker's verdict."""
     totals = Totals()
     for seed in range(SILENT_SCHEDULES):
         totals.add(run(seed, SilentNemesis))
     return (
-        f"{totals.verdict}: {totals.silent}" if totals.verdict is Verdict.UNKNOWN and totals.silent else None
+        f"{totals.verdict}: {totals.silent}"
+        if totals.verdict is SearchVerdict.UNKNOWN and totals.silent
+        else None
     )
 
 

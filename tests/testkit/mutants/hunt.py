@@ -6,7 +6,7 @@ Exit status: 10 a violation was found, 0 none was; anything else means that the 
 import argparse
 import sys
 
-from testkit.sim.raft.raft_checks import SafetyViolation
+from testkit.check.errors import SafetyViolation
 from testkit.sim.raft.schedules import run_schedule as run_raft
 from testkit.sim.runs.controller_schedules import run_schedule as run_controllers
 

@@ -15,7 +15,7 @@ _DAY = datetime.timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class CertificateFiles:
     """A certificate's and its key's file."""
 
     cert: Path
@@ -35,14 +35,14 @@ class Authority:
         certificate = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         self.trust.write_bytes(_pem(certificate.sign(self._key, hashes.SHA256())))
 
-    def sign(self, name: str) -> Pair:
+    def sign(self, name: str) -> CertificateFiles:
         """Write a new certificate and key of this name, good for 127.0.0.1 at both ends; replaces files."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName(
             [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
         )
         builder = self._builder(_name(name), key.public_key()).add_extension(names, critical=False)
-        pair = Pair(self._directory / f"{name}.pem", self._directory / f"{name}.key")
+        pair = CertificateFiles(self._directory / f"{name}.pem", self._directory / f"{name}.key")
         pair.key.write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM,
@@ -53,7 +53,7 @@ class Authority:
         pair.cert.write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
         return pair
 
-    def client(self, pair: Pair | None = None) -> ssl.SSLContext:
+    def client(self, pair: CertificateFiles | None = None) -> ssl.SSLContext:
         """Return a client's context that trusts this authority and shows `pair`."""
         context = ssl.create_default_context(cafile=str(self.trust))
         # Why: Python 3.13 asks for extensions that the certificates of these tests do not have.

@@ -44,7 +44,7 @@ def browser_path() -> str | None:
     return next((found for name in _NAMES if (found := shutil.which(name))), None)
 
 
-class Page:
+class Tab:
     """One tab."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
@@ -105,7 +105,7 @@ class Page:
 
 
 @asynccontextmanager
-async def browsing(directory: Path) -> AsyncIterator[Page]:
+async def browsing(directory: Path) -> AsyncIterator[Tab]:
     """Start a browser with a profile of its own in `directory` and yield a tab."""
     path = browser_path()
     if path is None:
@@ -117,7 +117,7 @@ async def browsing(directory: Path) -> AsyncIterator[Page]:
         async with aiohttp.ClientSession() as session:
             url = await _tab(session, f"http://127.0.0.1:{port}/json")
             async with session.ws_connect(url, max_msg_size=0) as socket:
-                yield Page(socket)
+                yield Tab(socket)
 
 
 async def _tab(session: aiohttp.ClientSession, url: str) -> str:

@@ -12,7 +12,7 @@ _POLL_S = 0.1
 _KIB = 1_024
 
 
-class Cost(NamedTuple):
+class CommandCost(NamedTuple):
     """What a command cost; `output` is what it printed on standard output."""
 
     wall_s: float
@@ -24,7 +24,7 @@ class CommandFailedError(Exception):
     """The command ended with a status other than 0; the text holds the end of its standard error."""
 
 
-def measure(command: Sequence[str], *, timeout_s: float) -> Cost:
+def measure(command: Sequence[str], *, timeout_s: float) -> CommandCost:
     """Run a command to its end.
 
     Raises:
@@ -50,7 +50,7 @@ def measure(command: Sequence[str], *, timeout_s: float) -> Cost:
             process.wait()
     if process.returncode != 0:
         raise CommandFailedError(f"{command}: status {process.returncode}: {errors[-1_000:]}")
-    return Cost(time.monotonic() - begin_s, peak_bytes, output)
+    return CommandCost(time.monotonic() - begin_s, peak_bytes, output)
 
 
 def _resident_bytes(session: int) -> int:

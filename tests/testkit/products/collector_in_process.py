@@ -47,7 +47,7 @@ def as_line(sequence: int, /, **changes: object) -> bytes:
     return json.dumps(event(sequence, **changes)).encode()
 
 
-class Stream:
+class EventServer:
     """A server of `/v1/events?after=N` whose connections can be cut."""
 
     def __init__(self) -> None:
@@ -93,9 +93,9 @@ class Stream:
 
 
 @contextlib.asynccontextmanager
-async def serving() -> AsyncIterator[Stream]:
+async def serving() -> AsyncIterator[EventServer]:
     """Serve a stream on loopback while the context lasts."""
-    one = Stream()
+    one = EventServer()
     app = web.Application()
     app.router.add_get("/v1/events", one.handle)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)

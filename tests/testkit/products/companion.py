@@ -12,7 +12,7 @@ from ha_sidecar.companion.debt_store import DEBT_FILE
 from testkit.processes.ports import free_port
 from testkit.processes.process import ManagedProcess
 from testkit.products.controllers import command_path
-from testkit.rocketmq.processes import Broker
+from testkit.rocketmq.processes import JavaBroker
 
 _POLL_S: Final = 0.05
 
@@ -24,7 +24,7 @@ class BrokerCompanion:
         http: host:port at which it serves.
     """
 
-    def __init__(self, broker: Broker, controllers: Sequence[str], **given: str) -> None:
+    def __init__(self, broker: JavaBroker, controllers: Sequence[str], **given: str) -> None:
         """Describe it; `given` are further settings."""
         self.http = f"{host_port(broker.address)[0]}:{free_port()}"
         self._directory: Final = broker.place.directory

@@ -13,7 +13,7 @@ from controller_core.remoting.codes import RequestCode
 from ha_sidecar.address import host_port
 from ha_sidecar.companion.fencing import SETTING
 from testkit.products.companion import BrokerCompanion
-from testkit.rocketmq.processes import Broker
+from testkit.rocketmq.processes import JavaBroker
 from testkit.rocketmq.witness import Witness
 
 FENCE_AFTER_S = 3.0
@@ -29,7 +29,7 @@ class FencedBroker:
     """
 
     def __init__(
-        self, broker: Broker, controllers: Sequence[str], topic: str, first_sequence: int, **given: str
+        self, broker: JavaBroker, controllers: Sequence[str], topic: str, first_sequence: int, **given: str
     ) -> None:
         """Describe both; `given` are further settings of the companion."""
         self.broker = broker

@@ -13,7 +13,7 @@ from controller_core.log.memory import MemoryStore
 from controller_core.raft.types import ConfState, LogIndex, Message, NodeId, Snapshot, Term
 from controller_core.server.clock import Clock
 from controller_core.server.controller import Controller
-from controller_core.server.masters.heartbeats import HeartbeatReceiver
+from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.node.raft_node import Node
 from controller_core.server.node.state_machine import GroupsMachine
 from controller_core.server.node.types import NodeConfig, Receiver

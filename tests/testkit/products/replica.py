@@ -18,7 +18,7 @@ _POLL_S = 0.02
 _HTTP_TIMEOUT = aiohttp.ClientTimeout(total=5.0)
 
 
-class LogReplica:
+class LogReplicaProcess:
     """One replica with its own ports and store.
 
     Attributes:

@@ -18,10 +18,6 @@ from controller_core.log.errors import LogLockedError
 SECTOR_BYTES = 512
 
 
-class PowerLossError(Exception):
-    """The machine stopped at this step; nothing later happens."""
-
-
 @dataclass
 class Inode:
     """A file's bytes: what the disk has, and what a reader sees."""

@@ -31,7 +31,7 @@ ROUNDS_MAX = 1000
 
 
 @dataclass(slots=True)
-class Member:
+class RaftMember:
     """One node with its store and what it has applied."""
 
     config: Config
@@ -73,7 +73,7 @@ class Member:
         self.store.compact(status.applied)
 
 
-class Group:
+class RaftGroup:
     """Nodes, and the messages between them."""
 
     def __init__(self, *nodes: int, learners: Iterable[int] = (), **settings: object) -> None:
@@ -82,17 +82,17 @@ class Group:
         members = ConfState(tuple(map(NodeId, nodes)), learners=tuple(map(NodeId, learners)))
         snapshot = Snapshot(LogIndex(1), Term(0), members)
         self.dropped: Callable[[Message], bool] = lambda _message: False
-        self.members: dict[int, Member] = {}
+        self.members: dict[int, RaftMember] = {}
         for node in (*nodes, *learners):
             self.add(node, snapshot, **settings)
 
-    def add(self, node: int, snapshot: Snapshot | None = None, **settings: object) -> Member:
+    def add(self, node: int, snapshot: Snapshot | None = None, **settings: object) -> RaftMember:
         """Add a node; without a snapshot it knows no member."""
         store = MemoryStore()
         if snapshot is not None:
             store.apply_snapshot(snapshot)
         config = replace(Config(id=node), **settings)  # type: ignore[arg-type]  # settings are Config's fields
-        self.members[node] = Member(config, store)
+        self.members[node] = RaftMember(config, store)
         return self.members[node]
 
     def __getitem__(self, node: int) -> RawNode:
@@ -145,7 +145,7 @@ class Group:
         """Restart `node` from its store; it applies again what the store's snapshot does not cover."""
         old = self.members[node]
         snapshot = old.store.snapshot()
-        member = Member(old.config, old.store)
+        member = RaftMember(old.config, old.store)
         member.applied = snapshot.data.split(b"\n")[:-1]
         self.members[node] = member
 

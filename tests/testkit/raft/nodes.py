@@ -66,7 +66,7 @@ class ListMachine:
 
 
 @dataclass
-class Member:
+class ClusterNode:
     """One node of a `NodeCluster`."""
 
     node: Node
@@ -92,7 +92,7 @@ class NodeCluster:
     ) -> None:
         self.ids = list(range(1, count + 1))
         self.addresses = {node_id: ("127.0.0.1", free_port()) for node_id in self.ids}
-        self.members: dict[int, Member] = {}
+        self.members: dict[int, ClusterNode] = {}
         self._directory = directory
         self._files = files
         self._make_machine = make_machine
@@ -115,13 +115,13 @@ class NodeCluster:
         for node_id in list(self.members):
             await self.stop(node_id)
 
-    async def start(self, node_id: int) -> Member:
+    async def start(self, node_id: int) -> ClusterNode:
         """Start a node, with the log it left."""
         store = self._make_store(node_id)
         machine = self._make_machine()
         transport = PeerTransport("test", node_id, self.addresses, bind_host="127.0.0.1")
         node = Node(replace(self._config, node_id=node_id), store, machine, transport)
-        member = Member(node, machine, transport, store)
+        member = ClusterNode(node, machine, transport, store)
         node.on_fatal(member.fatal.append)
         node.on_leadership(lambda leads, term: member.leading.append((leads, term)))
         try:
@@ -132,7 +132,7 @@ class NodeCluster:
         self.members[node_id] = member
         return member
 
-    async def start_empty(self, node_id: int) -> Member:
+    async def start_empty(self, node_id: int) -> ClusterNode:
         """Start a node that belongs to no cluster and waits for an admission; others know its address."""
         self.addresses[node_id] = ("127.0.0.1", free_port())
         for member in self.members.values():
@@ -147,7 +147,7 @@ class NodeCluster:
         """Stop a node."""
         await self.members.pop(node_id).node.stop()
 
-    async def leader(self, other_than: int = 0) -> Member:
+    async def leader(self, other_than: int = 0) -> ClusterNode:
         """Wait for a leader that has applied its first entry."""
         async with asyncio.timeout(LEADER_WITHIN_S):
             while True:

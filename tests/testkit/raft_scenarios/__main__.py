@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from testkit.raft_scenarios.runner import Verdict, replay, texts_under
+from testkit.raft_scenarios.runner import ScenarioVerdict, replay, texts_under
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -15,16 +15,16 @@ def main(arguments: list[str] | None = None) -> int:
         "--rewrite", action="store_true", help="write the actual output into the texts that differ"
     )
     options = parser.parse_args(arguments)
-    counts = dict.fromkeys(Verdict, 0)
+    counts = dict.fromkeys(ScenarioVerdict, 0)
     for path in texts_under(options.directory):
         result = replay(path)
         counts[result.verdict] += 1
         _print(f"{result.verdict.name.lower():8} {path}")
-        if result.verdict is not Verdict.PASSED:
+        if result.verdict is not ScenarioVerdict.PASSED:
             _print(result.report)
-        if options.rewrite and result.verdict is Verdict.FAILED:
+        if options.rewrite and result.verdict is ScenarioVerdict.FAILED:
             path.write_text(result.rewritten, encoding="utf-8")
-    passed, failed = counts[Verdict.PASSED], counts[Verdict.FAILED]
+    passed, failed = counts[ScenarioVerdict.PASSED], counts[ScenarioVerdict.FAILED]
     _print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
 

@@ -15,7 +15,7 @@ from controller_core.raft.confchange.changes import (
     ConfChangeV2,
 )
 from controller_core.raft.errors import RaftError
-from controller_core.raft.storage import CompactedError
+from controller_core.raft.log.storage import CompactedError
 from controller_core.raft.types import (
     ConfState,
     LogIndex,

@@ -19,7 +19,7 @@ from testkit.raft_scenarios.quorum_env import QuorumEnv
 _LOGGER_LEVELS = ("DEBUG ", "INFO ", "WARN ", "ERROR ")
 
 
-class Environment(Protocol):
+class ScenarioEnvironment(Protocol):
     """An environment that runs the commands of a text."""
 
     def handle(self, case: Case) -> str:
@@ -27,7 +27,7 @@ class Environment(Protocol):
         ...
 
 
-class Verdict(Enum):
+class ScenarioVerdict(Enum):
     """How a text fared."""
 
     PASSED = "passed"
@@ -36,15 +36,15 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class ScenarioReplay:
     """The verdict on a text, with the differences or the reason, and the regenerated text."""
 
-    verdict: Verdict
+    verdict: ScenarioVerdict
     report: str
     rewritten: str
 
 
-def replay(path: Path) -> Replay:
+def replay(path: Path) -> ScenarioReplay:
     """Replay one text in an environment of its own."""
     text = path.read_text(encoding="utf-8")
     cases, suffix = parse(text)
@@ -55,13 +55,13 @@ def replay(path: Path) -> Replay:
         try:
             output = environment.handle(case)
         except NotApplicableError as error:
-            return Replay(Verdict.NOT_APPLICABLE, f"not applicable: {error}", text)
+            return ScenarioReplay(ScenarioVerdict.NOT_APPLICABLE, f"not applicable: {error}", text)
         lines = tuple(output.splitlines())
         done.append((case, lines))
         differences += _difference(path, case, lines)
-    verdict = Verdict.FAILED if differences or not cases else Verdict.PASSED
+    verdict = ScenarioVerdict.FAILED if differences or not cases else ScenarioVerdict.PASSED
     report = "\n".join(differences) if cases else "no commands in this text"
-    return Replay(verdict, report, render(done, suffix))
+    return ScenarioReplay(verdict, report, render(done, suffix))
 
 
 def texts_under(directory: Path) -> list[Path]:
@@ -74,7 +74,7 @@ def texts_under(directory: Path) -> list[Path]:
     ]
 
 
-def _environment(cases: list[Case]) -> Environment:
+def _environment(cases: list[Case]) -> ScenarioEnvironment:
     """Return the environment whose vocabulary the text uses."""
     commands = {case.command for case in cases}
     if commands & quorum_env.COMMANDS:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from controller_core.log.memory import MemoryStore
 from controller_core.raft.confchange.changes import decode_conf_change
 from controller_core.raft.config import Config, ReadOnlyOption
+from controller_core.raft.log.sizes import UNLIMITED_BYTES, limit_size
+from controller_core.raft.log.storage import CompactedError
 from controller_core.raft.raw_node import RawNode
-from controller_core.raft.sizes import UNLIMITED_BYTES, limit_size
-from controller_core.raft.storage import CompactedError
 from controller_core.raft.types import Entry, EntryType, LogIndex, Ready, Snapshot
 from testkit.raft_scenarios.datadriven import is_true
 

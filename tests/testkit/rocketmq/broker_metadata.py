@@ -27,7 +27,7 @@ from ha_sidecar.decisions.metadata_comparison import (
     table,
 )
 from ha_sidecar.decisions.metadata_tables import MetadataSnapshot
-from testkit.rocketmq.processes import Broker
+from testkit.rocketmq.processes import JavaBroker
 
 WAIT_S: Final = 60.0
 PLAIN: Final = "Plain"
@@ -49,7 +49,7 @@ class DeleteGroupRequestHeader(Header, frozen=True):
 
 
 @contextlib.asynccontextmanager
-async def asking(broker: Broker) -> AsyncIterator[Asker]:
+async def asking(broker: JavaBroker) -> AsyncIterator[Asker]:
     """Hold a connection to a broker."""
     asker = Asker(host_port(broker.address))
     try:

@@ -22,7 +22,7 @@ from testkit.processes.ports import LOOPBACK, free_port
 from testkit.products.controllers import ControllerCluster, command_path
 from testkit.products.store_commands import printed_by
 from testkit.rocketmq.load import LoadClient, LoadSettings, Send
-from testkit.rocketmq.processes import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.rocketmq.processes import QUICK_SETTINGS, BrokerPlace, JavaBroker, NameServer
 
 CLUSTER: Final = "c"
 GROUP: Final = "orders"
@@ -55,34 +55,34 @@ class OldGroup:
         self.directory: Final = directory
         self.name_server: Final = name_server
         self.controllers: Final = ControllerCluster(directory / "controllers", 1)
-        self._started: list[Broker] = []
+        self._started: list[JavaBroker] = []
         self._loads = 0
 
     def volume(self, name: str) -> Path:
         """Return what would be a broker's volume."""
         return self.directory / name
 
-    async def start_old(self, name: str, settings: Mapping[str, str]) -> Broker:
+    async def start_old(self, name: str, settings: Mapping[str, str]) -> JavaBroker:
         """Start a broker without controllers."""
         store = self.volume(name) / OLD_STORE
         paths = {"storePathRootDir": str(store), "storePathCommitLog": str(store / "commitlog")}
         return await self._start(name, {**paths, **settings}, ())
 
-    async def start_new(self, name: str) -> Broker:
+    async def start_new(self, name: str) -> JavaBroker:
         """Start a broker in controller mode where the operator's have their store."""
         # A machine that stands still for some seconds makes no dead master.
         settings = {**QUICK_SETTINGS, "controllerHeartBeatTimeoutMills": "15000"}
         return await self._start(name, settings, self.controllers.remoting_addresses)
 
-    async def _start(self, name: str, settings: Mapping[str, str], controllers: Sequence[str]) -> Broker:
+    async def _start(self, name: str, settings: Mapping[str, str], controllers: Sequence[str]) -> JavaBroker:
         given = {"mappedFileSizeCommitLog": str(FILE_BYTES), **settings}
         place = BrokerPlace(CLUSTER, GROUP, name, self.volume(name))
-        broker = Broker(self.jars, place, self.name_server.address, given, controllers=controllers)
+        broker = JavaBroker(self.jars, place, self.name_server.address, given, controllers=controllers)
         self._started.append(broker)
         await broker.start(BOOT_TIMEOUT_S)
         return broker
 
-    async def start_both_new(self, first: str, second: str) -> tuple[Broker, Broker]:
+    async def start_both_new(self, first: str, second: str) -> tuple[JavaBroker, JavaBroker]:
         """Start controllers, one broker, and the other when that is master; wait for both in the set."""
         await self.controllers.start()
         master = await self.start_new(first)
@@ -112,7 +112,7 @@ class OldGroup:
             await load.stop()
         return load.sends()
 
-    async def survey(self, *brokers: Broker, unread: bool = False) -> dict[str, Any]:
+    async def survey(self, *brokers: JavaBroker, unread: bool = False) -> dict[str, Any]:
         """Ask brokers what they say of themselves, until each answers."""
         asked = [f"--broker={broker.address}" for broker in brokers]
         words = ["survey", *asked, *(["--unread"] if unread else [])]
@@ -122,7 +122,7 @@ class OldGroup:
                 if not any("problem" in one for one in told["brokers"]):
                     return told
 
-    async def permit(self, permission: str, *brokers: Broker) -> None:
+    async def permit(self, permission: str, *brokers: JavaBroker) -> None:
         """Forbid writes, or allow them."""
         asked = [f"--broker={broker.address}" for broker in brokers]
         names = [f"--name={GROUP}", f"--name-server={self.name_server.address}"]
@@ -146,7 +146,7 @@ class OldGroup:
             while await self.permissions() != {wanted}:  # noqa: ASYNC110 - without a notification
                 await asyncio.sleep(_POLL_S)
 
-    async def until_followed(self, master: Broker) -> None:
+    async def until_followed(self, master: JavaBroker) -> None:
         """Wait until a slave reported its end to the master.
 
         An empty slave begins with the master's newest file: one that connects late
@@ -168,7 +168,7 @@ class OldGroup:
         connections = HARuntimeInfo.decode(answer.body).ha_connection_info
         return any(connection.slave_ack_offset >= 0 for connection in connections)
 
-    async def until_equal(self, master: Broker, slave: Broker) -> int:
+    async def until_equal(self, master: JavaBroker, slave: JavaBroker) -> int:
         """Wait until both logs end at the same offset; return it."""
         async with asyncio.timeout(BOOT_TIMEOUT_S):
             while True:

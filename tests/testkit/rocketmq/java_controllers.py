@@ -23,7 +23,7 @@ _BOOT_TIMEOUT_S = 150.0
 _LEADER_TIMEOUT_S = 60.0
 
 
-class Kind(StrEnum):
+class JavaConsensus(StrEnum):
     """Which consensus library a Java controller uses."""
 
     DLEDGER = "DLedger"
@@ -38,7 +38,7 @@ class JavaControllers:
         processes: the JVMs.
     """
 
-    def __init__(self, jars: Path, directory: Path, kind: Kind) -> None:
+    def __init__(self, jars: Path, directory: Path, kind: JavaConsensus) -> None:
         ports = free_ports(2 * NODES)
         self.addresses = [f"127.0.0.1:{port}" for port in ports[:NODES]]
         self.processes = [
@@ -100,8 +100,8 @@ class JavaControllers:
         await asyncio.gather(*(process.kill() for process in self.processes))
 
 
-def _settings(kind: Kind, index: int, addresses: list[str], raft_ports: list[int]) -> dict[str, str]:
-    if kind is Kind.DLEDGER:
+def _settings(kind: JavaConsensus, index: int, addresses: list[str], raft_ports: list[int]) -> dict[str, str]:
+    if kind is JavaConsensus.DLEDGER:
         peers = ";".join(f"n{number}-{address}" for number, address in enumerate(addresses))
         return {
             "controllerDLegerGroup": "java",

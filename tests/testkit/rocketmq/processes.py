@@ -162,7 +162,7 @@ class BrokerPlace:
     directory: Path
 
 
-class Broker:
+class JavaBroker:
     """One unmodified Java broker with its own ports and store.
 
     Attributes:

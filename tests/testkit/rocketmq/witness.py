@@ -46,7 +46,7 @@ class RoleSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedSend:
     """A send that the broker answered and did not take; the remark says why."""
 
     send: Send
@@ -73,9 +73,11 @@ class Witness:
         """Return the sends that the broker promised to keep, in order."""
         return [send for send in self.sends() if send.acknowledged]
 
-    def refusals(self) -> list[Refusal]:
+    def refusals(self) -> list[RefusedSend]:
         """Return the sends that were answered with anything else than a promise, in order."""
-        return [Refusal(Send(**line["send"]), line["remark"]) for line in self._lines() if line.get("remark")]
+        return [
+            RefusedSend(Send(**line["send"]), line["remark"]) for line in self._lines() if line.get("remark")
+        ]
 
     def roles(self) -> list[RoleSeen]:
         """Return every answer about its role so far, in order."""

@@ -14,9 +14,9 @@ import subprocess
 import sys
 import time
 
-from testkit.sim.raft.raft_checks import SafetyViolation
+from testkit.check.errors import SafetyViolation
 from testkit.sim.raft.schedules import run_schedule as run_raft
-from testkit.sim.runs.controller_schedules import Report
+from testkit.sim.runs.controller_schedules import ScheduleReport
 from testkit.sim.runs.controller_schedules import run_schedule as run_controllers
 from testkit.sim.runs.totals import Totals
 
@@ -67,7 +67,7 @@ def _controllers(seeds: range) -> int:
     return totals.exit_status
 
 
-def _print_failure(report: Report) -> None:
+def _print_failure(report: ScheduleReport) -> None:
     if report.violations:
         print(f"seed {report.seed}: {report.violations[0]}")
         print(f"replay: make sim SEEDS=1 FIRST={report.seed}", flush=True)

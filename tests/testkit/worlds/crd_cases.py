@@ -16,7 +16,7 @@ METADATA_SPEC: Json = {"cluster": "main"}
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RefusedChange:
     """One change that must be refused.
 
     Attributes:
@@ -69,10 +69,10 @@ def objective(**change: object) -> Json:
 
 
 REFUSALS = (
-    Refusal(
+    RefusedChange(
         "two controllers", "RocketMQCluster", {"controllers": {"replicas": 2}}, ("controllers.replicas", "2")
     ),
-    Refusal(
+    RefusedChange(
         "a controllers' volume that shrinks",
         "RocketMQCluster",
         {"controllers": {"storage": {"size": "9Gi"}}},
@@ -80,7 +80,7 @@ REFUSALS = (
         update=True,
     ),
     *(
-        Refusal(name, "RocketMQCluster", {"listeners": [{"name": "outside", **listener}]}, words)
+        RefusedChange(name, "RocketMQCluster", {"listeners": [{"name": "outside", **listener}]}, words)
         for name, listener, words in (
             ("an unknown kind of listener", {"type": "Ingress"}, ("type", "Ingress")),
             (
@@ -121,132 +121,144 @@ REFUSALS = (
                 ("outside", "annotations", "rocketmq-ha.dev"),
             ),
             (
-                "a source range that is no network",
+                "a source range of another form",
                 {"type": "LoadBalancer", "sourceRanges": ["everywhere"]},
                 ("sourceRanges", "everywhere"),
             ),
         )
     ),
-    Refusal("an unknown version", "RocketMQCluster", {"version": "4.9.4"}, ("version",)),
-    Refusal("an unknown place for proxies", "RocketMQCluster", {"proxy": {"mode": "Both"}}, ("mode", "Both")),
-    Refusal(
+    RefusedChange("an unknown version", "RocketMQCluster", {"version": "4.9.4"}, ("version",)),
+    RefusedChange(
+        "an unknown place for proxies", "RocketMQCluster", {"proxy": {"mode": "Both"}}, ("mode", "Both")
+    ),
+    RefusedChange(
         "no proxy at all", "RocketMQCluster", {"proxy": {"mode": "Cluster", "replicas": 0}}, ("replicas", "0")
     ),
-    Refusal(
+    RefusedChange(
         "a key of ours for proxies",
         "RocketMQCluster",
         {"proxy": {"config": {"grpcServerPort": "9000"}}},
         ("proxy.config.grpcServerPort",),
     ),
-    Refusal(
+    RefusedChange(
         "two copies on one member",
         "BrokerGroup",
         {"replicas": 1},
         ("AllInSync", "replicas 1", "logReplicas 0"),
     ),
-    Refusal("no broker", "BrokerGroup", {"replicas": 0}, ("replicas",)),
-    Refusal(
+    RefusedChange("no broker", "BrokerGroup", {"replicas": 0}, ("replicas",)),
+    RefusedChange(
         "a key of ours", "BrokerGroup", {"config": {"brokerRole": "SYNC_MASTER"}}, ("config.brokerRole",)
     ),
-    Refusal(
+    RefusedChange(
         "access control",
         "BrokerGroup",
         {"config": {"aclEnable": "true"}},
         ("config.aclEnable", "access control"),
     ),
-    Refusal("a cluster that is a path", "BrokerGroup", {"cluster": "../x"}, ("cluster", "../x")),
-    Refusal("a topic in a cluster with a blank", "Topic", {"cluster": "a b"}, ("cluster", "a b")),
-    Refusal("a control character", "BrokerGroup", {"config": {"aKey": "1\x7f"}}, ("config", "aKey")),
-    Refusal("a second line", "BrokerGroup", {"config": {"aKey": "1\nother=2"}}, ("config", "aKey")),
-    Refusal(
+    RefusedChange("a cluster that is a path", "BrokerGroup", {"cluster": "../x"}, ("cluster", "../x")),
+    RefusedChange("a topic in a cluster with a blank", "Topic", {"cluster": "a b"}, ("cluster", "a b")),
+    RefusedChange("a control character", "BrokerGroup", {"config": {"aKey": "1\x7f"}}, ("config", "aKey")),
+    RefusedChange("a second line", "BrokerGroup", {"config": {"aKey": "1\nother=2"}}, ("config", "aKey")),
+    RefusedChange(
         "a log file of another length",
         "BrokerGroup",
         {"logFileMebibytes": 64},
         ("logFileMebibytes", "1024", "64"),
         update=True,
     ),
-    Refusal(
+    RefusedChange(
         "a timeout of two beats",
         "BrokerGroup",
         {"failover": {"heartbeatIntervalMs": 600}},
         ("failover.heartbeatTimeoutMs", "1500", "1800"),
     ),
-    Refusal(
+    RefusedChange(
         "another cluster", "BrokerGroup", {"cluster": "other"}, ("cluster", "main", "other"), update=True
     ),
-    Refusal(
+    RefusedChange(
         "a volume that shrinks",
         "BrokerGroup",
         {"storage": {"size": "1000Mi"}},
         ("storage.size", "1Gi", "1000Mi"),
         update=True,
     ),
-    Refusal(
+    RefusedChange(
         "another storage class",
         "BrokerGroup",
         {"storage": {"storageClassName": "fast"}},
         ("storageClassName", "the default", "fast"),
         update=True,
     ),
-    Refusal("an invalid size", "BrokerGroup", {"storage": {"size": "-1Gi"}}, ("size",)),
-    Refusal("four fields", "SLOReport", {"schedule": "17 * * *"}, ("schedule", '"17 * * *"', "five fields")),
-    Refusal("a 61st minute", "SLOReport", {"schedule": "61 * * * *"}, ("schedule", "61 * * * *")),
-    Refusal("a 25th hour", "SLOReport", {"schedule": "0 25 * * *"}, ("schedule", "0 25 * * *")),
-    Refusal("an eighth day of the week", "SLOReport", {"schedule": "0 0 * * 7"}, ("schedule", "0 0 * * 7")),
-    Refusal("a word for a schedule", "SLOReport", {"schedule": "@hourly"}, ("schedule", "@hourly")),
-    Refusal("a window of half a day", "SLOReport", {"window": "36h"}, ("window", "36h", "whole days")),
-    Refusal("a window without a unit", "SLOReport", {"window": "7"}, ("window is 7:",)),
-    Refusal("a window of two years", "SLOReport", {"window": "105w"}, ("window", "105w", "366")),
-    Refusal("no executor at all", "SLOReport", {"executors": 0}, ("executors", "0")),
-    Refusal("more executors than one volume feeds", "SLOReport", {"executors": 17}, ("executors", "17")),
-    Refusal("an unknown engine", "SLOReport", {"engine": "steam"}, ("engine", "steam")),
-    Refusal("days kept by a word", "SLOReport", {"daily": "hourly"}, ("daily", "boolean")),
-    Refusal("a path out of the volume", "SLOReport", {"source": {"path": "../other"}}, ("path",)),
-    Refusal(
+    RefusedChange("an invalid size", "BrokerGroup", {"storage": {"size": "-1Gi"}}, ("size",)),
+    RefusedChange(
+        "four fields", "SLOReport", {"schedule": "17 * * *"}, ("schedule", '"17 * * *"', "five fields")
+    ),
+    RefusedChange("a 61st minute", "SLOReport", {"schedule": "61 * * * *"}, ("schedule", "61 * * * *")),
+    RefusedChange("a 25th hour", "SLOReport", {"schedule": "0 25 * * *"}, ("schedule", "0 25 * * *")),
+    RefusedChange(
+        "an eighth day of the week", "SLOReport", {"schedule": "0 0 * * 7"}, ("schedule", "0 0 * * 7")
+    ),
+    RefusedChange("a word for a schedule", "SLOReport", {"schedule": "@hourly"}, ("schedule", "@hourly")),
+    RefusedChange("a window of half a day", "SLOReport", {"window": "36h"}, ("window", "36h", "whole days")),
+    RefusedChange("a window without a unit", "SLOReport", {"window": "7"}, ("window is 7:",)),
+    RefusedChange("a window of two years", "SLOReport", {"window": "105w"}, ("window", "105w", "366")),
+    RefusedChange("no executor at all", "SLOReport", {"executors": 0}, ("executors", "0")),
+    RefusedChange(
+        "more executors than one volume feeds", "SLOReport", {"executors": 17}, ("executors", "17")
+    ),
+    RefusedChange("an unknown engine", "SLOReport", {"engine": "steam"}, ("engine", "steam")),
+    RefusedChange("days kept by a word", "SLOReport", {"daily": "hourly"}, ("daily", "boolean")),
+    RefusedChange("a path out of the volume", "SLOReport", {"source": {"path": "../other"}}, ("path",)),
+    RefusedChange(
         "jobs that are gone at once",
         "SLOReport",
         {"successfulJobsHistoryLimit": 0},
         ("successfulJobsHistoryLimit",),
     ),
-    Refusal("an unknown indicator", "SLOReport", objective(indicator="luck"), ("indicator", "luck")),
-    Refusal(
+    RefusedChange("an unknown indicator", "SLOReport", objective(indicator="luck"), ("indicator", "luck")),
+    RefusedChange(
         "the other method",
         "SLOReport",
         objective(budgetingMethod="Timeslices"),
         ("sends", "budgetingMethod is Timeslices", "send_latency is judged by Occurrences"),
     ),
-    Refusal(
+    RefusedChange(
         "a threshold that is missing",
         "SLOReport",
         objective(value=None),
         ("sends", "send_latency needs op lte and a value"),
     ),
-    Refusal(
+    RefusedChange(
         "the other side of the threshold",
         "SLOReport",
         objective(op="gte"),
         ("sends", "send_latency needs op lte and a value"),
     ),
-    Refusal(
+    RefusedChange(
         "a threshold too many",
         "SLOReport",
         objective(indicator="durability"),
         ("sends", "durability has no op and no value"),
     ),
-    Refusal(
+    RefusedChange(
         "slices of a counted objective",
         "SLOReport",
         objective(timeSliceWindow="10s"),
         ("sends", "timeSliceWindow is 10s", "only Timeslices"),
     ),
-    Refusal("a topic of another cluster", "Topic", {"cluster": "b"}, ("cluster", "main", "b"), update=True),
-    Refusal("a topic with a dot", "Topic", {"topicName": "a.b"}, ("topicName", '"a.b"', "letters")),
-    Refusal("a topic of 128 characters", "Topic", {"topicName": "a" * 128}, ("topicName", "127")),
-    Refusal("the topic of new topics", "Topic", {"topicName": "TBW102"}, ("topicName is TBW102", "itself")),
-    Refusal("a topic of the brokers", "Topic", {"topicName": "rmq_sys_x"}, ("topicName is rmq_sys_x",)),
-    Refusal("a topic for retries", "Topic", {"topicName": "%RETRY%g"}, ("topicName is %RETRY%g",)),
-    Refusal("a topic of dead letters", "Topic", {"topicName": "%DLQ%g"}, ("topicName is %DLQ%g",)),
-    Refusal(
+    RefusedChange(
+        "a topic of another cluster", "Topic", {"cluster": "b"}, ("cluster", "main", "b"), update=True
+    ),
+    RefusedChange("a topic with a dot", "Topic", {"topicName": "a.b"}, ("topicName", '"a.b"', "letters")),
+    RefusedChange("a topic of 128 characters", "Topic", {"topicName": "a" * 128}, ("topicName", "127")),
+    RefusedChange(
+        "the topic of new topics", "Topic", {"topicName": "TBW102"}, ("topicName is TBW102", "itself")
+    ),
+    RefusedChange("a topic of the brokers", "Topic", {"topicName": "rmq_sys_x"}, ("topicName is rmq_sys_x",)),
+    RefusedChange("a topic for retries", "Topic", {"topicName": "%RETRY%g"}, ("topicName is %RETRY%g",)),
+    RefusedChange("a topic of dead letters", "Topic", {"topicName": "%DLQ%g"}, ("topicName is %DLQ%g",)),
+    RefusedChange(
         "a topic that is renamed",
         "Topic",
         {"topicName": "Other"},
@@ -254,47 +266,49 @@ REFUSALS = (
         before={"topicName": "One"},
         update=True,
     ),
-    Refusal(
+    RefusedChange(
         "a topic that gets a name of its own later",
         "Topic",
         {"topicName": "Other"},
         ("topicName cannot change from metadata.name to Other",),
         update=True,
     ),
-    Refusal("no queue to read", "Topic", {"readQueues": 0}, ("readQueues", "0")),
-    Refusal("too many queues", "Topic", {"writeQueues": 1025}, ("writeQueues", "1025")),
-    Refusal("unread queues", "Topic", {"readQueues": 4}, ("writeQueues is 8 and readQueues is 4",)),
-    Refusal("an unknown permission", "Topic", {"permission": "RWX"}, ("permission", "RWX")),
-    Refusal("an unknown type of messages", "Topic", {"messageType": "MIXED"}, ("messageType", "MIXED")),
-    Refusal(
+    RefusedChange("no queue to read", "Topic", {"readQueues": 0}, ("readQueues", "0")),
+    RefusedChange("too many queues", "Topic", {"writeQueues": 1025}, ("writeQueues", "1025")),
+    RefusedChange("unread queues", "Topic", {"readQueues": 4}, ("writeQueues is 8 and readQueues is 4",)),
+    RefusedChange("an unknown permission", "Topic", {"permission": "RWX"}, ("permission", "RWX")),
+    RefusedChange("an unknown type of messages", "Topic", {"messageType": "MIXED"}, ("messageType", "MIXED")),
+    RefusedChange(
         "the type of messages as an attribute",
         "Topic",
         {"attributes": {"message.type": "FIFO"}},
         ("attributes has message.type FIFO", "messageType"),
     ),
-    Refusal(
+    RefusedChange(
         "an attribute that would be two",
         "Topic",
         {"attributes": {"reserve.time": "1,+message.type=FIFO"}},
         ("attributes has reserve.time", "1,+message.type=FIFO", "no comma"),
     ),
-    Refusal(
+    RefusedChange(
         "an attribute with a sign",
         "Topic",
         {"attributes": {"+reserve.time": "1"}},
         ("attributes", "+reserve.time"),
     ),
-    Refusal(
+    RefusedChange(
         "a consumer group of 121 characters", "ConsumerGroup", {"groupName": "g" * 121}, ("groupName", "120")
     ),
-    Refusal("a consumer group with a blank", "ConsumerGroup", {"groupName": "a b"}, ("groupName", '"a b"')),
-    Refusal(
+    RefusedChange(
+        "a consumer group with a blank", "ConsumerGroup", {"groupName": "a b"}, ("groupName", '"a b"')
+    ),
+    RefusedChange(
         "a consumer group of RocketMQ's own",
         "ConsumerGroup",
         {"groupName": "TOOLS_CONSUMER"},
         ("groupName is TOOLS_CONSUMER", "itself"),
     ),
-    Refusal(
+    RefusedChange(
         "a consumer group that is renamed",
         "ConsumerGroup",
         {"groupName": "other"},
@@ -302,11 +316,13 @@ REFUSALS = (
         before={"groupName": "one"},
         update=True,
     ),
-    Refusal("less than no retry", "ConsumerGroup", {"retryMaxTimes": -1}, ("retryMaxTimes", "-1")),
-    Refusal(
+    RefusedChange("less than no retry", "ConsumerGroup", {"retryMaxTimes": -1}, ("retryMaxTimes", "-1")),
+    RefusedChange(
         "no time to consume", "ConsumerGroup", {"consumeTimeoutMinute": 0}, ("consumeTimeoutMinute", "0")
     ),
-    Refusal("a promise of more than all", "SLOReport", objective(targetPercent=100.5), ("targetPercent",)),
+    RefusedChange(
+        "a promise of more than all", "SLOReport", objective(targetPercent=100.5), ("targetPercent",)
+    ),
 )
 ACCEPTED_CHANGES = (
     (

@@ -12,7 +12,7 @@ QUOTA = "forbidden: exceeded quota: team, requested: pods=1, used: pods=9, limit
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class MemberKind:
     """One kind of member.
 
     It has the resource whose status tells of it, one pod, and the StatefulSet or Deployment that makes it.
@@ -31,11 +31,11 @@ class Kind:
 GROUP = ("BrokerGroup", "orders")
 CLUSTER = ("RocketMQCluster", "main")
 KINDS = {
-    "broker": Kind(GROUP, "orders-1", "orders"),
-    "log replica": Kind(GROUP, "orders-log-0", "orders-log"),
-    "controller": Kind(CLUSTER, "main-controller-2", "main-controller"),
-    "name server": Kind(CLUSTER, "main-nameserver-1", "main-nameserver"),
-    "proxy": Kind(CLUSTER, "main-proxy-7c9d-x", "main-proxy"),
+    "broker": MemberKind(GROUP, "orders-1", "orders"),
+    "log replica": MemberKind(GROUP, "orders-log-0", "orders-log"),
+    "controller": MemberKind(CLUSTER, "main-controller-2", "main-controller"),
+    "name server": MemberKind(CLUSTER, "main-nameserver-1", "main-nameserver"),
+    "proxy": MemberKind(CLUSTER, "main-proxy-7c9d-x", "main-proxy"),
 }
 WITH_VOLUME = ("broker", "log replica", "controller")
 
@@ -64,7 +64,7 @@ async def passes(world: OperatorWorld, count: int = 3) -> None:
         world.advance(10)
 
 
-def break_member(world: OperatorWorld, kind: Kind, fault: PodFault) -> None:
+def break_member(world: OperatorWorld, kind: MemberKind, fault: PodFault) -> None:
     """Give one member's pod the status of a fault."""
     if kind.made_by == "main-proxy":
         world.kube.unready.add("main-proxy")
@@ -84,7 +84,7 @@ def break_member(world: OperatorWorld, kind: Kind, fault: PodFault) -> None:
     world.kube.settle()
 
 
-def forbid(world: OperatorWorld, kind: Kind) -> None:
+def forbid(world: OperatorWorld, kind: MemberKind) -> None:
     """Let a quota refuse a member's pod, which goes."""
     if kind.made_by == "main-proxy":
         world.kube.forbidden["main-proxy"] = QUOTA

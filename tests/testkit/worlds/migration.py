@@ -27,7 +27,7 @@ TASKS = {"app.kubernetes.io/component": "migration"}
 
 
 @dataclass
-class Store:
+class VolumeContent:
     """The content of a volume: the store's path, its log as message names, and its broker's knowledge."""
 
     place: str = "store"
@@ -61,7 +61,7 @@ class MigrationKube(MemoryKube):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stores: dict[str, Store] = {}
+        self.stores: dict[str, VolumeContent] = {}
         self.permissions: dict[str, int] = {}
         self.lost: list[str] = []
         self.claims_with_empty_volumes: list[str] = []
@@ -98,14 +98,14 @@ class MigrationKube(MemoryKube):
         """Return a claim."""
         return self.objects.get(("PersistentVolumeClaim", NAMESPACE, name))
 
-    def store_of_claim(self, name: str) -> Store:
+    def store_of_claim(self, name: str) -> VolumeContent:
         """Return the content of a claim's volume."""
         claim = self.claim(name)
         assert claim is not None, name
         assert claim.get("status", {}).get("phase") == "Bound", f"{name} is not bound"
         return self.stores[claim["spec"]["volumeName"]]
 
-    def volume(self, name: str, claim: Json, store: Store) -> None:
+    def volume(self, name: str, claim: Json, store: VolumeContent) -> None:
         """Make a volume that is a claim's."""
         self.objects["PersistentVolume", "", name] = {
             "apiVersion": "v1",
@@ -135,7 +135,7 @@ class MigrationKube(MemoryKube):
             if wanted is None:
                 if any(one in name for one in ("old-", "orders-")):
                     self.claims_with_empty_volumes.append(name)
-                self.volume(f"new-{name}", claim, Store())
+                self.volume(f"new-{name}", claim, VolumeContent())
                 continue
             volume = self.objects.get(("PersistentVolume", "", wanted))
             reference = (volume or {}).get("spec", {}).get("claimRef") or {}
@@ -339,14 +339,14 @@ class MigrationWorld:
             claim = self.kube.claim(f"data-{pod}")
             assert claim is not None
             log = [f"m{number}" for number in range(MESSAGES)]
-            self.kube.volume(f"volume-of-{pod}", claim, Store(place="home/store", log=log))
+            self.kube.volume(f"volume-of-{pod}", claim, VolumeContent(place="home/store", log=log))
         self.kube.settle()
 
     def fork(self) -> "MigrationWorld":
         """Return a copy that goes its own way."""
         return copy.deepcopy(self)
 
-    def old_store(self, pod: str) -> Store:
+    def old_store(self, pod: str) -> VolumeContent:
         """Return the content of an old broker's volume."""
         return self.kube.stores[f"volume-of-{pod}"]
 

@@ -35,7 +35,7 @@ RATE = 50
 WAIT_S = 30.0
 
 
-class Group:
+class OneQueueGroup:
     """A broker with one queue and the name server that lists it, as far as a canary can tell."""
 
     def __init__(self) -> None:
@@ -109,8 +109,8 @@ def _stored(offset: int, body: bytes) -> bytes:
 
 
 @pytest.fixture
-async def group() -> AsyncIterator[Group]:
-    one = Group()
+async def group() -> AsyncIterator[OneQueueGroup]:
+    one = OneQueueGroup()
     # Not a port that the kernel may give to somebody else while a test has it closed.
     port = free_port()
     one.broker = await serve("127.0.0.1", port, lambda made: setattr(made, "on_request", one.serve_client))
@@ -121,7 +121,7 @@ async def group() -> AsyncIterator[Group]:
 
 @contextlib.asynccontextmanager
 async def probing(
-    group: Group, directory: Path, made: list[Canary] | None = None
+    group: OneQueueGroup, directory: Path, made: list[Canary] | None = None
 ) -> AsyncIterator[SegmentSink]:
     """Run a canary against the group (put into `made`); on exit it reads the rest and syncs its segments."""
     name_server = await serve("127.0.0.1", 0, lambda made: setattr(made, "on_request", group.serve_client))
@@ -147,7 +147,7 @@ async def until_rows(sink: SegmentSink, count: int) -> None:
             await asyncio.sleep(0.01)
 
 
-async def until_sent(group: Group, result: str, more: int) -> None:
+async def until_sent(group: OneQueueGroup, result: str, more: int) -> None:
     """Wait until so many more sends came to this result."""
     wanted = group.sent(result) + more
     async with asyncio.timeout(WAIT_S):
@@ -166,7 +166,7 @@ def rows(directory: Path, op: str) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: row["seq"])
 
 
-async def test_a_healthy_group_is_all_ok_and_all_read(group: Group, tmp_path: Path) -> None:
+async def test_a_healthy_group_is_all_ok_and_all_read(group: OneQueueGroup, tmp_path: Path) -> None:
     async with probing(group, tmp_path) as sink:
         await until_rows(sink, 10)
     sends, reads = rows(tmp_path, "send"), rows(tmp_path, "read")
@@ -178,7 +178,7 @@ async def test_a_healthy_group_is_all_ok_and_all_read(group: Group, tmp_path: Pa
 
 
 async def test_a_silent_broker_delays_no_later_send(
-    group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    group: OneQueueGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sender, "DEADLINE_NS", 200_000_000)
     async with probing(group, tmp_path) as sink:
@@ -201,7 +201,7 @@ async def test_a_silent_broker_delays_no_later_send(
 
 
 async def test_a_connection_that_went_silent_is_replaced_though_the_address_stays(
-    group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    group: OneQueueGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sender, "DEADLINE_NS", 200_000_000)
     async with probing(group, tmp_path) as sink:
@@ -215,7 +215,7 @@ async def test_a_connection_that_went_silent_is_replaced_though_the_address_stay
 
 
 async def test_sends_that_the_canary_itself_is_late_for_are_not_recorded_as_failed(
-    group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    group: OneQueueGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stalled_ns = 0
     monotonic_ns, utc_ns = patient_clocks()
@@ -234,7 +234,7 @@ async def test_sends_that_the_canary_itself_is_late_for_are_not_recorded_as_fail
     assert missed
 
 
-async def test_an_operation_without_time_spoils_the_dial_of_none_that_has_some(group: Group) -> None:
+async def test_an_operation_without_time_spoils_the_dial_of_none_that_has_some(group: OneQueueGroup) -> None:
     link = Link()
     with pytest.raises(ConnectError, match="did not accept within 0"):
         await link.get(group.master, 0.0)
@@ -244,7 +244,7 @@ async def test_an_operation_without_time_spoils_the_dial_of_none_that_has_some(g
 
 
 async def test_an_answer_after_the_deadline_is_a_timeout(
-    group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    group: OneQueueGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sender, "DEADLINE_NS", 100_000_000)
     async with probing(group, tmp_path) as sink:
@@ -256,7 +256,7 @@ async def test_an_answer_after_the_deadline_is_a_timeout(
     assert set(results[before + 5 :]) == {"timeout"}
 
 
-async def test_a_port_that_nobody_listens_on_is_a_refusal(group: Group, tmp_path: Path) -> None:
+async def test_a_port_that_nobody_listens_on_is_a_refusal(group: OneQueueGroup, tmp_path: Path) -> None:
     async with probing(group, tmp_path) as sink:
         await until_rows(sink, 3)
         assert group.broker is not None
@@ -274,7 +274,9 @@ async def test_a_port_that_nobody_listens_on_is_a_refusal(group: Group, tmp_path
     assert {row["result"] for row in rows(tmp_path, "read")} == {"ok"}
 
 
-async def test_without_a_master_there_is_no_route_and_no_waiting(group: Group, tmp_path: Path) -> None:
+async def test_without_a_master_there_is_no_route_and_no_waiting(
+    group: OneQueueGroup, tmp_path: Path
+) -> None:
     async with probing(group, tmp_path) as sink:
         await until_rows(sink, 3)
         master, group.master = group.master, ""
@@ -288,7 +290,7 @@ async def test_without_a_master_there_is_no_route_and_no_waiting(group: Group, t
     assert seen == [master, master]
 
 
-async def test_what_the_broker_says_no_with_is_kept(group: Group, tmp_path: Path) -> None:
+async def test_what_the_broker_says_no_with_is_kept(group: OneQueueGroup, tmp_path: Path) -> None:
     async with probing(group, tmp_path) as sink:
         await until_rows(sink, 3)
         group.answer = lambda request: RemotingCommand.response_to(
@@ -302,7 +304,7 @@ async def test_what_the_broker_says_no_with_is_kept(group: Group, tmp_path: Path
 
 
 async def test_an_acknowledged_message_that_the_log_lost_is_missing(
-    group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    group: OneQueueGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "ReadPlan", lambda: ReadPlan(grace_ns=200_000_000))
     made: list[Canary] = []
@@ -318,7 +320,7 @@ async def test_an_acknowledged_message_that_the_log_lost_is_missing(
 
 
 async def test_a_gap_is_served_with_its_length_while_the_canary_runs(
-    group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    group: OneQueueGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sender, "DEADLINE_NS", 100_000_000)
     made: list[Canary] = []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testkit.check.linearizability import PENDING_S, Interval, Verdict, check
+from testkit.check.linearizability import PENDING_S, Interval, SearchVerdict, check
 
 Op = tuple[str, int]
 
@@ -19,36 +19,36 @@ def step(state: int, call: Op) -> int | None:
     return state if state == value else None
 
 
-def verdict(*calls: tuple[float, float, str, int]) -> Verdict:
+def verdict(*calls: tuple[float, float, str, int]) -> SearchVerdict:
     history = [Interval(begin, end, (kind, value)) for begin, end, kind, value in calls]
     return check(history, 0, step).verdict
 
 
 def test_calls_one_after_the_other_must_agree() -> None:
-    assert verdict((0, 1, "write", 1), (2, 3, "read", 1)) is Verdict.VALID
-    assert verdict((0, 1, "write", 1), (2, 3, "read", 0)) is Verdict.INVALID
+    assert verdict((0, 1, "write", 1), (2, 3, "read", 1)) is SearchVerdict.VALID
+    assert verdict((0, 1, "write", 1), (2, 3, "read", 0)) is SearchVerdict.INVALID
 
 
 def test_calls_at_the_same_time_may_come_in_any_order() -> None:
-    assert verdict((0, 5, "write", 1), (1, 2, "read", 0), (3, 4, "read", 1)) is Verdict.VALID
-    assert verdict((0, 5, "write", 1), (1, 2, "read", 1), (3, 4, "read", 0)) is Verdict.INVALID
+    assert verdict((0, 5, "write", 1), (1, 2, "read", 0), (3, 4, "read", 1)) is SearchVerdict.VALID
+    assert verdict((0, 5, "write", 1), (1, 2, "read", 1), (3, 4, "read", 0)) is SearchVerdict.INVALID
 
 
 def test_a_call_without_an_answer_may_have_had_its_effect_late_or_never() -> None:
     lost = (0, PENDING_S, "write", 1)
-    assert verdict(lost, (1, 2, "read", 0)) is Verdict.VALID
-    assert verdict(lost, (1, 2, "read", 0), (3, 4, "read", 1)) is Verdict.VALID
-    assert verdict(lost, (1, 2, "read", 1), (3, 4, "read", 0)) is Verdict.INVALID
+    assert verdict(lost, (1, 2, "read", 0)) is SearchVerdict.VALID
+    assert verdict(lost, (1, 2, "read", 0), (3, 4, "read", 1)) is SearchVerdict.VALID
+    assert verdict(lost, (1, 2, "read", 1), (3, 4, "read", 0)) is SearchVerdict.INVALID
 
 
 def test_an_empty_history_is_valid() -> None:
-    assert verdict() is Verdict.VALID
+    assert verdict() is SearchVerdict.VALID
 
 
 def test_a_search_that_is_given_up_is_not_valid() -> None:
     history = [Interval(0.0, 9.0, ("write", value)) for value in range(9)]
     history.append(Interval(10.0, 11.0, ("read", 99)))
-    assert check(history, 0, step, steps_max=50).verdict is Verdict.UNKNOWN
+    assert check(history, 0, step, steps_max=50).verdict is SearchVerdict.UNKNOWN
 
 
 def test_what_was_stuck_is_told() -> None:
@@ -64,10 +64,10 @@ def test_a_thousand_calls_of_eight_clients_are_judged_in_a_moment() -> None:
         value = number // 8
         kind = "write" if number % 8 == 0 else "read"
         history.append(Interval(value + (number % 8) / 10, value + (number % 8) / 10 + 0.05, (kind, value)))
-    assert check(history, 0, step).verdict is Verdict.VALID
+    assert check(history, 0, step).verdict is SearchVerdict.VALID
 
 
-def naive(history: list[Interval[Op]]) -> Verdict:
+def naive(history: list[Interval[Op]]) -> SearchVerdict:
     """Try every order of every choice of the pending calls."""
     pending = [one for one in history if one.is_pending]
     needed = [one for one in history if not one.is_pending]
@@ -80,8 +80,8 @@ def naive(history: list[Interval[Op]]) -> Verdict:
                 for later in order[position + 1 :]
             )
             if not late and _runs(order):
-                return Verdict.VALID
-    return Verdict.INVALID
+                return SearchVerdict.VALID
+    return SearchVerdict.INVALID
 
 
 def _runs(order: tuple[Interval[Op], ...]) -> bool:
@@ -112,5 +112,5 @@ def test_pending_writes_do_not_make_the_search_long(size: int) -> None:
     history = [Interval(float(number), PENDING_S, ("write", number + 1)) for number in range(20)]
     history += [Interval(100.0 + number, 100.5 + number, ("read", 0)) for number in range(size)]
     finding = check(history, 0, step)
-    assert finding.verdict is Verdict.VALID
+    assert finding.verdict is SearchVerdict.VALID
     assert finding.steps < 50 * size

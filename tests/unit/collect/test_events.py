@@ -15,7 +15,7 @@ from slo_pipeline.formats.lines import LineSplitter
 from slo_pipeline.schemas import EVENTS
 from testkit.products.collector_in_process import (
     TS_NS,
-    Stream,
+    EventServer,
     as_line,
     collecting,
     kept,
@@ -27,7 +27,7 @@ from testkit.products.collector_in_process import (
 
 
 @pytest.fixture
-async def stream() -> AsyncIterator[Stream]:
+async def stream() -> AsyncIterator[EventServer]:
     async with serving() as one:
         yield one
 
@@ -105,7 +105,7 @@ def test_a_line_without_end_is_dropped_and_the_next_one_read() -> None:
 
 
 async def test_a_stream_that_breaks_is_followed_on_from_the_last_sequence(
-    tmp_path: Path, stream: Stream
+    tmp_path: Path, stream: EventServer
 ) -> None:
     target = {"name": "n0", "kind": "events", "url": stream.url, "stream": "main"}
     await stream.add(1, 2)
@@ -118,7 +118,7 @@ async def test_a_stream_that_breaks_is_followed_on_from_the_last_sequence(
     assert kept(tmp_path / "out") == [1, 2, 3]
 
 
-async def test_the_same_event_from_two_nodes_is_kept_once(tmp_path: Path, stream: Stream) -> None:
+async def test_the_same_event_from_two_nodes_is_kept_once(tmp_path: Path, stream: EventServer) -> None:
     targets = [
         {"name": f"n{node}", "kind": "events", "url": f"{stream.url}?node={node}", "stream": "main"}
         for node in range(3)
@@ -129,7 +129,9 @@ async def test_the_same_event_from_two_nodes_is_kept_once(tmp_path: Path, stream
     assert kept(tmp_path / "out") == [1, 2, 3]
 
 
-async def test_a_killed_collector_neither_loses_nor_doubles_events(tmp_path: Path, stream: Stream) -> None:
+async def test_a_killed_collector_neither_loses_nor_doubles_events(
+    tmp_path: Path, stream: EventServer
+) -> None:
     targets = [
         {"name": "n0", "kind": "events", "url": stream.url, "stream": "main"},
         {"name": "replica", "kind": "events", "url": stream.url},

@@ -16,7 +16,7 @@ from slo_pipeline.collect.scraping import scraper
 from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.scraper import phase_ns
 from slo_pipeline.shell.clock import NS_PER_S
-from slo_pipeline.shell.http_port import AddressError, parse_address, served
+from slo_pipeline.shell.http_port import ListenAddressError, parse_address, served
 from testkit.products.collector_in_process import collecting, until
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -191,5 +191,5 @@ async def test_the_collector_tells_about_itself() -> None:
 
 @pytest.mark.parametrize("text", ["", "9100", "host:", "host:x", "host:70000"])
 def test_an_address_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(AddressError, match="host:port"):
+    with pytest.raises(ListenAddressError, match="host:port"):
         parse_address(text)

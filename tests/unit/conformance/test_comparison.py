@@ -8,7 +8,14 @@ import pytest
 from testkit.conformance.comparison import compare
 from testkit.conformance.improvements import IMPROVEMENTS, Improvement
 from testkit.conformance.script import Ask, conversation
-from testkit.conformance.transcript import Answer, Settings, TranscriptError, masked_metadata, parse, settings
+from testkit.conformance.transcript import (
+    Answer,
+    MaskedSettings,
+    TranscriptError,
+    masked_metadata,
+    parse,
+    settings,
+)
 
 RECORDING = Path(__file__).parents[2] / "testdata" / "conformance" / "java_controller_5.4.0.txt"
 REFUSED = Answer("elect", 2012, {}, "Failed to elect a new master", "")
@@ -106,7 +113,7 @@ def test_settings_are_masked_where_runs_differ() -> None:
             "isProcessReadEvent=true",
         ]
     )
-    assert listed == Settings(
+    assert listed == MaskedSettings(
         (
             "controllerDLegerGroup=<own>",
             "controllerDLegerPeers=n0-<own>;n1-host:1",

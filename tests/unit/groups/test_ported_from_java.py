@@ -8,9 +8,9 @@ import pytest
 
 from controller_core.groups.commands import Cause, LiveBroker, decode
 from controller_core.groups.keys import GroupKey, ReplicaKey
-from controller_core.groups.liveness import LivenessTable
+from controller_core.groups.liveness.scan import groups_needing_election
+from controller_core.groups.liveness.table import LivenessTable
 from controller_core.groups.reads import get_replica_info, get_sync_state_data
-from controller_core.groups.scan import groups_needing_election
 from controller_core.groups.state import GroupsState
 from testkit.raft.groups import GroupsDriver, replay
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from controller_core.groups.broker_ids import register_reply
 from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey, ReplicaKey
+from controller_core.groups.members.broker_ids import register_reply
 from controller_core.groups.reads import (
     get_next_broker_id,
     get_replica_info,

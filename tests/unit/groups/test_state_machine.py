@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from controller_core.groups.commands import Cause, LiveBroker, decode
-from controller_core.groups.first_elections import told_epoch
+from controller_core.groups.elections.first_elections import told_epoch
 from controller_core.groups.replies import Outcome
 from controller_core.groups.state import GroupsState
 from testkit.raft.groups import KEY, GroupsDriver

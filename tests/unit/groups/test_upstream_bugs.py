@@ -7,10 +7,10 @@ import pytest
 
 from controller_core.groups.commands import Cause, LiveBroker
 from controller_core.groups.keys import ReplicaKey
-from controller_core.groups.liveness import LivenessTable
+from controller_core.groups.liveness.scan import groups_needing_election, may_elect
+from controller_core.groups.liveness.table import LivenessTable
 from controller_core.groups.reads import get_replica_info
 from controller_core.groups.replies import SyncStateSetView
-from controller_core.groups.scan import groups_needing_election, may_elect
 from testkit.raft.groups import KEY, NAME, GroupsDriver, replay
 
 ONE, TWO = (ReplicaKey(*KEY, broker_id) for broker_id in (1, 2))

@@ -8,7 +8,7 @@ import pytest
 from controller_core.log.errors import LogMisuseError
 from controller_core.log.memory import MemoryStore
 from controller_core.log.store import DiskStore
-from controller_core.raft.storage import CompactedError, Storage, UnavailableError
+from controller_core.raft.log.storage import CompactedError, Storage, UnavailableError
 from controller_core.raft.types import ConfState, LogIndex, NodeId, Ready, Snapshot, Term
 from testkit.raft.log_scripts import INITIAL, VOTERS, entries, entry, hard_state, ready
 

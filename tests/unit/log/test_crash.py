@@ -15,7 +15,8 @@ from controller_core.log.recovery import segment_names
 from controller_core.log.store import DiskStore
 from controller_core.log.view import StoredState
 from controller_core.raft.types import LogIndex, Ready, Snapshot, Term
-from testkit.raft.disk import PowerLossError, SimulatedFiles
+from testkit.check.errors import PowerLossError
+from testkit.raft.disk import SimulatedFiles
 from testkit.raft.log_scripts import (
     DIRECTORY,
     INITIAL,
@@ -51,7 +52,7 @@ SCRIPT: list[Ready | int] = [
 """Batches, and numbers: a local snapshot and compaction at that index."""
 
 
-class Run:
+class CrashRun:
     """Plays the script and keeps what the store may hold if the power goes now."""
 
     def __init__(self, files: SimulatedFiles) -> None:
@@ -118,13 +119,13 @@ def stop_at(step: int, kind_wanted: str | None = None) -> Callable[[int, str], N
 
 
 def count_steps() -> int:
-    run = Run(SimulatedFiles())
+    run = CrashRun(SimulatedFiles())
     run.play()
     return len(run.files.steps)
 
 
 def test_the_script_passes_several_segments_and_drops_old_ones() -> None:
-    run = Run(SimulatedFiles())
+    run = CrashRun(SimulatedFiles())
     run.play()
     names = segment_names(run.files.list(DIRECTORY))
     assert names[0] > "log-0000000003"
@@ -135,7 +136,7 @@ def test_the_script_passes_several_segments_and_drops_old_ones() -> None:
 def test_power_loss_at_every_step_keeps_what_was_synced(seed: int) -> None:
     rng = random.Random(seed)
     for step in range(count_steps()):
-        run = Run(SimulatedFiles())
+        run = CrashRun(SimulatedFiles())
         run.files.on_step = stop_at(step)
         with pytest.raises(PowerLossError):
             run.play()
@@ -148,7 +149,7 @@ def test_power_loss_at_every_step_keeps_what_was_synced(seed: int) -> None:
 def test_power_loss_while_recovering_changes_nothing(seed: int) -> None:
     rng = random.Random(100 + seed)
     for step in range(0, count_steps(), 3):
-        run = Run(SimulatedFiles())
+        run = CrashRun(SimulatedFiles())
         run.files.on_step = stop_at(step)
         with pytest.raises(PowerLossError):
             run.play()
@@ -257,7 +258,7 @@ def test_a_full_disk_during_fsync_is_final_because_pages_may_be_gone() -> None:
 def test_a_failure_at_any_step_is_one_of_ours_and_loses_nothing() -> None:
     for step in range(count_steps()):
         for code in (errno.EIO, errno.ENOSPC):
-            run = Run(SimulatedFiles())
+            run = CrashRun(SimulatedFiles())
 
             def fail(number: int, kind: str, at: int = step, code: int = code) -> None:
                 if number == at:

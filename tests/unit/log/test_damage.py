@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from controller_core.log.errors import LogCorruptError, LogLockedError, LogMisuseError
-from controller_core.log.records import Record, RecordType, decode_record
+from controller_core.log.records import RecordType, SegmentRecord, decode_record
 from controller_core.log.recovery import segment_names
 from controller_core.log.snapshots import encode_snapshot, snapshot_name, snapshot_names
 from controller_core.log.store import DiskStore
@@ -50,11 +50,11 @@ def with_bytes(name: str, data: bytes, files: SimulatedFiles) -> SimulatedFiles:
     return changed
 
 
-def records_of(data: bytes) -> list[Record]:
+def records_of(data: bytes) -> list[SegmentRecord]:
     found, offset = [], 0
     while offset < len(data):
         record = decode_record(data, offset)
-        assert isinstance(record, Record)
+        assert isinstance(record, SegmentRecord)
         found.append(record)
         offset = record.end
     return found

@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from controller_core.log.store import DiskStore
 from controller_core.log.view import Batch, StoredState
 from controller_core.raft.types import Entry, HardState, LogIndex, Snapshot, Term
-from testkit.raft.disk import PowerLossError, SimulatedFiles
+from testkit.check.errors import PowerLossError
+from testkit.raft.disk import SimulatedFiles
 from testkit.raft.log_scripts import (
     DIRECTORY,
     INITIAL,

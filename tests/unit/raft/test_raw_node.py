@@ -5,11 +5,11 @@ import pytest
 from controller_core.log.memory import MemoryStore
 from controller_core.raft.config import Config, ReadOnlyOption, fixed_jitter
 from controller_core.raft.errors import (
-    ConfigError,
     LocalError,
     LocalMessageError,
     PeerNotFoundError,
     ProposalDroppedError,
+    RaftConfigError,
 )
 from controller_core.raft.raw_node import RawNode
 from controller_core.raft.types import (
@@ -23,7 +23,7 @@ from controller_core.raft.types import (
     StateType,
     Term,
 )
-from testkit.raft.group import Group
+from testkit.raft.group import RaftGroup
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ from testkit.raft.group import Group
     ids=str,
 )
 def test_a_setting_out_of_range_is_named(settings: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match=next(reversed(settings))):
+    with pytest.raises(RaftConfigError, match=next(reversed(settings))):
         RawNode(Config(**{"id": 1, **settings}), MemoryStore())
 
 
@@ -56,7 +56,7 @@ def test_the_default_jitter_is_reproducible_and_differs_from_node_to_node() -> N
 
 
 def test_a_batch_of_proposals_is_one_append_message_a_follower() -> None:
-    group = Group(1, 2, 3)
+    group = RaftGroup(1, 2, 3)
     group.elect(1)
     group[1].propose_many([b"a", b"b", b"c"])
     appends = [message for message in group.members[1].work() if message.type == MessageType.APP]
@@ -65,14 +65,14 @@ def test_a_batch_of_proposals_is_one_append_message_a_follower() -> None:
 
 
 def test_an_empty_batch_proposes_nothing() -> None:
-    group = Group(1, 2, 3)
+    group = RaftGroup(1, 2, 3)
     group.elect(1)
     group[1].propose_many([])
     assert not group[1].has_ready()
 
 
 def test_all_members_apply_the_same_in_the_same_order() -> None:
-    group = Group(1, 2, 3)
+    group = RaftGroup(1, 2, 3)
     group.elect(1)
     for number in range(20):
         group[1 + number % 3].propose(b"%d" % number)
@@ -83,7 +83,7 @@ def test_all_members_apply_the_same_in_the_same_order() -> None:
 
 
 def test_a_vote_leaves_only_in_the_ready_that_has_it_persisted() -> None:
-    group = Group(1, 2, 3)
+    group = RaftGroup(1, 2, 3)
     group[2].step(vote_request(term=5))
     ready = group[2].ready()
     assert ready.hard_state is not None
@@ -93,7 +93,7 @@ def test_a_vote_leaves_only_in_the_ready_that_has_it_persisted() -> None:
 
 
 def test_a_single_voter_commits_only_after_its_own_write() -> None:
-    group = Group(1)
+    group = RaftGroup(1)
     group.elect(1)
     group[1].propose(b"x")
     ready = group[1].ready()
@@ -106,7 +106,7 @@ def test_a_single_voter_commits_only_after_its_own_write() -> None:
 
 def test_a_leader_counts_its_own_entry_only_once_it_is_written() -> None:
     """Four voters, so the leader's own is needed: two acknowledgements alone do not commit."""
-    group = Group(1, 2, 3, 4)
+    group = RaftGroup(1, 2, 3, 4)
     group.elect(1)
     group[1].propose(b"x")
     ready = group[1].ready()
@@ -120,7 +120,7 @@ def test_a_leader_counts_its_own_entry_only_once_it_is_written() -> None:
 
 
 def test_messages_between_ready_and_advance_show_in_the_next_ready() -> None:
-    group = Group(1, 2, 3)
+    group = RaftGroup(1, 2, 3)
     group.elect(1)
     group[1].propose(b"first")
     first = group[1].ready()
@@ -134,7 +134,7 @@ def test_messages_between_ready_and_advance_show_in_the_next_ready() -> None:
 
 def test_an_overwritten_write_is_not_taken_for_the_new_one() -> None:
     """The tail being written is replaced by a new leader's before the write is confirmed."""
-    group = Group(1, 2, 3)
+    group = RaftGroup(1, 2, 3)
     group[2].step(append(1, term=1, index=1, log_term=0, data=(b"old", b"old")))
     old = group[2].ready()
     group[2].step(append(3, term=2, index=1, log_term=0, data=(b"new",)))
@@ -148,7 +148,7 @@ def test_an_overwritten_write_is_not_taken_for_the_new_one() -> None:
 
 
 def test_two_readys_without_advance_are_refused() -> None:
-    group = Group(1, 2, 3)
+    group = RaftGroup(1, 2, 3)
     group[1].campaign()
     group[1].ready()
     with pytest.raises(LocalError):
@@ -157,11 +157,11 @@ def test_two_readys_without_advance_are_refused() -> None:
 
 def test_advance_without_a_ready_is_refused() -> None:
     with pytest.raises(LocalError):
-        Group(1)[1].advance()
+        RaftGroup(1)[1].advance()
 
 
 def test_local_messages_from_outside_are_refused() -> None:
-    group = Group(1, 2, 3)
+    group = RaftGroup(1, 2, 3)
     for kind in (MessageType.HUP, MessageType.BEAT, MessageType.CHECK_QUORUM, MessageType.SNAP_STATUS):
         with pytest.raises(LocalMessageError):
             group[1].step(Message(kind, from_=NodeId(2)))
@@ -169,18 +169,18 @@ def test_local_messages_from_outside_are_refused() -> None:
 
 def test_a_response_of_a_stranger_is_refused() -> None:
     with pytest.raises(PeerNotFoundError):
-        Group(1, 2, 3)[1].step(acknowledgement(9, 1, 1))
+        RaftGroup(1, 2, 3)[1].step(acknowledgement(9, 1, 1))
 
 
 def test_proposals_are_dropped_where_no_leader_is_known() -> None:
-    group = Group(1, 2, 3)
+    group = RaftGroup(1, 2, 3)
     with pytest.raises(ProposalDroppedError):
         group[1].propose(b"x")
     assert not group[1].has_ready()
 
 
 def test_too_many_uncommitted_bytes_drop_a_proposal_until_some_commit() -> None:
-    group = Group(1, 2, 3, uncommitted_bytes_max=10)
+    group = RaftGroup(1, 2, 3, uncommitted_bytes_max=10)
     group.elect(1)
     group[1].propose(b"x" * 50)  # With nothing pending any size is taken.
     with pytest.raises(ProposalDroppedError):
@@ -193,7 +193,7 @@ def test_too_many_uncommitted_bytes_drop_a_proposal_until_some_commit() -> None:
 
 
 def test_a_restart_keeps_term_vote_log_and_commit_index() -> None:
-    group = Group(1, 2, 3)
+    group = RaftGroup(1, 2, 3)
     group.elect(1)
     group[1].propose(b"x")
     group.pump()
@@ -207,7 +207,7 @@ def test_a_restart_keeps_term_vote_log_and_commit_index() -> None:
 
 
 def test_a_member_behind_the_compacted_log_gets_a_snapshot_and_the_rest() -> None:
-    group = Group(1, 2, 3)
+    group = RaftGroup(1, 2, 3)
     group.elect(1)
     group.isolate(3)
     for number in range(5):
@@ -222,14 +222,14 @@ def test_a_member_behind_the_compacted_log_gets_a_snapshot_and_the_rest() -> Non
 
 
 def test_a_snapshot_that_does_not_name_us_is_ignored() -> None:
-    group = Group(1, 2, 3)
+    group = RaftGroup(1, 2, 3)
     others = Snapshot(LogIndex(9), Term(1), ConfState((NodeId(1), NodeId(2))))
     group[3].step(Message(MessageType.SNAP, from_=NodeId(1), term=Term(1), snapshot=others))
     assert group[3].commit_index == 1
 
 
 def test_a_failed_snapshot_is_probed_again_after_a_heartbeat() -> None:
-    group = Group(1, 2, 3)
+    group = RaftGroup(1, 2, 3)
     group.elect(1)
     group.isolate(3)
     group[1].propose(b"x")
@@ -246,7 +246,7 @@ def test_a_failed_snapshot_is_probed_again_after_a_heartbeat() -> None:
 
 
 def test_status_shows_progress_on_a_leader_only() -> None:
-    group = Group(1, 2, 3)
+    group = RaftGroup(1, 2, 3)
     group.elect(2)
     assert group[1].status().progress == {}
     assert {node: one.match for node, one in group[2].status().progress.items()} == {1: 2, 2: 2, 3: 2}

@@ -5,13 +5,13 @@ import pytest
 from controller_core.raft.config import ReadOnlyOption
 from controller_core.raft.errors import LocalError, ProposalDroppedError
 from controller_core.raft.types import MessageType
-from testkit.raft.group import Group
+from testkit.raft.group import RaftGroup
 
 LEASE = {"read_only": ReadOnlyOption.LEASE_BASED, "check_quorum": True, "pre_vote": True}
 
 
 def test_a_read_is_good_at_the_commit_index_of_its_moment() -> None:
-    group = Group(1, 2, 3)
+    group = RaftGroup(1, 2, 3)
     group.elect(1)
     group[1].propose(b"x")
     group.pump()
@@ -21,7 +21,7 @@ def test_a_read_is_good_at_the_commit_index_of_its_moment() -> None:
 
 
 def test_a_follower_asks_the_leader() -> None:
-    group = Group(1, 2, 3)
+    group = RaftGroup(1, 2, 3)
     group.elect(1)
     group[3].read_index(b"r1")
     group.pump()
@@ -30,7 +30,7 @@ def test_a_follower_asks_the_leader() -> None:
 
 
 def test_a_leader_without_a_quorum_never_confirms_a_read() -> None:
-    group = Group(1, 2, 3)
+    group = RaftGroup(1, 2, 3)
     group.elect(1)
     group.isolate(1)
     group[1].read_index(b"r1")
@@ -39,7 +39,7 @@ def test_a_leader_without_a_quorum_never_confirms_a_read() -> None:
 
 
 def test_a_confirmed_read_confirms_those_before_it() -> None:
-    group = Group(1, 2, 3)
+    group = RaftGroup(1, 2, 3)
     group.elect(1)
     group.isolate(1)
     group[1].read_index(b"r1")
@@ -51,7 +51,7 @@ def test_a_confirmed_read_confirms_those_before_it() -> None:
 
 
 def test_a_fresh_leader_waits_for_its_first_commit() -> None:
-    group = Group(1, 2, 3)
+    group = RaftGroup(1, 2, 3)
     group.dropped = lambda message: message.type == MessageType.APP
     group.elect(1)
     group[1].read_index(b"r1")
@@ -63,14 +63,14 @@ def test_a_fresh_leader_waits_for_its_first_commit() -> None:
 
 
 def test_a_single_voter_reads_at_once() -> None:
-    group = Group(1)
+    group = RaftGroup(1)
     group.elect(1)
     group[1].read_index(b"r1")
     assert [read.context for read in group[1].ready().read_states] == [b"r1"]
 
 
 def test_reads_are_bounded_and_need_a_leader_and_a_context() -> None:
-    group = Group(1, 2, 3, pending_reads_max=2)
+    group = RaftGroup(1, 2, 3, pending_reads_max=2)
     with pytest.raises(ProposalDroppedError):
         group[1].read_index(b"r1")
     group.elect(1)
@@ -84,7 +84,7 @@ def test_reads_are_bounded_and_need_a_leader_and_a_context() -> None:
 
 
 def test_a_lease_holds_from_the_heartbeat_that_a_quorum_answered() -> None:
-    group = Group(1, 2, 3, **LEASE)
+    group = RaftGroup(1, 2, 3, **LEASE)
     group.tick(25)
     (leader,) = group.leaders()
     assert group[leader].has_valid_lease()
@@ -96,7 +96,7 @@ def test_a_lease_ends_before_the_others_can_elect() -> None:
 
     No node may vote for 10 ticks.
     """
-    group = Group(1, 2, 3, **LEASE)
+    group = RaftGroup(1, 2, 3, **LEASE)
     group.tick(25)
     (leader,) = group.leaders()
     group.isolate(leader)
@@ -111,7 +111,7 @@ def test_a_lease_ends_before_the_others_can_elect() -> None:
 
 
 def test_a_read_under_a_lease_asks_nobody() -> None:
-    group = Group(1, 2, 3, **LEASE)
+    group = RaftGroup(1, 2, 3, **LEASE)
     group.tick(25)
     (leader,) = group.leaders()
     group.isolate(leader)
@@ -120,7 +120,7 @@ def test_a_read_under_a_lease_asks_nobody() -> None:
 
 
 def test_without_a_lease_the_same_read_asks_a_quorum() -> None:
-    group = Group(1, 2, 3, **LEASE)
+    group = RaftGroup(1, 2, 3, **LEASE)
     group.elect(1)
     assert not group[1].has_valid_lease()
     group[1].read_index(b"r1")
@@ -129,7 +129,7 @@ def test_without_a_lease_the_same_read_asks_a_quorum() -> None:
 
 
 def test_a_transfer_of_leadership_voids_the_lease_for_the_term() -> None:
-    group = Group(1, 2, 3, **LEASE)
+    group = RaftGroup(1, 2, 3, **LEASE)
     group.tick(25)
     (leader,) = group.leaders()
     target = leader % 3 + 1
@@ -142,7 +142,7 @@ def test_a_transfer_of_leadership_voids_the_lease_for_the_term() -> None:
 
 def test_under_leases_a_restarted_voter_waits_before_it_votes() -> None:
     """It may have answered a heartbeat just before it died; that answer is still somebody's lease."""
-    group = Group(1, 2, 3, **LEASE)
+    group = RaftGroup(1, 2, 3, **LEASE)
     group.tick(25)
     (leader,) = group.leaders()
     restarted, candidate = (node for node in group.members if node != leader)
@@ -160,14 +160,14 @@ def test_under_leases_a_restarted_voter_waits_before_it_votes() -> None:
 
 
 def test_under_leases_nobody_forgets_a_leader() -> None:
-    group = Group(1, 2, 3, **LEASE)
+    group = RaftGroup(1, 2, 3, **LEASE)
     group.elect(1)
     group[2].forget_leader()
     assert group[2].leader_id == 1
 
 
 def test_without_check_quorum_there_is_no_lease() -> None:
-    group = Group(1, 2, 3)
+    group = RaftGroup(1, 2, 3)
     group.elect(1)
     group.tick(5)
     assert not group[1].has_valid_lease()

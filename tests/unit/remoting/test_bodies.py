@@ -10,7 +10,7 @@ from controller_core.remoting import lenient_json
 from controller_core.remoting.bodies import (
     BrokerReplicasInfo,
     ElectMasterResponseBody,
-    EpochEntry,
+    EpochEntryBody,
     EpochEntryCache,
     HARuntimeInfo,
     ReplicaIdentity,
@@ -38,7 +38,7 @@ REPLICA = ReplicaIdentity(True, "a:1", 1, "b")
         ),
         (BrokerReplicasInfo({}), b'{"replicasInfoTable":{}}'),
         (
-            EpochEntryCache(1, "b", "c", (EpochEntry(9, 1, 0),), 9),
+            EpochEntryCache(1, "b", "c", (EpochEntryBody(9, 1, 0),), 9),
             b'{"brokerId":1,"brokerName":"b","clusterName":"c",'
             b'"epochList":[{"endOffset":9,"epoch":1,"startOffset":0}],"maxOffset":9}',
         ),

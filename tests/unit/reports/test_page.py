@@ -57,6 +57,14 @@ def test_every_figure_has_its_numbers_in_a_table(page: str) -> None:
     assert all(figure.find(".//table") is not None for figure in figures)
 
 
+def test_the_page_begins_with_links_to_its_sections_in_their_order(page: str) -> None:
+    (links,) = (nav for nav in _tree(page).iter("nav") if nav.get("aria-label") == "Sections")
+    linked = [(one.get("href"), one.text) for one in links]
+    sections = [(f"#{one.get('id')}", one.findtext("h2")) for one in _tree(page).iter("section")]
+    assert sections
+    assert linked == [*sections, ("#method", "How it is measured")]
+
+
 def test_links_lead_to_places_on_the_page(page: str) -> None:
     tree = _tree(page)
     ids = {element.get("id") for element in tree.iter()}

@@ -39,3 +39,18 @@ def test_short_values_of_every_kind_stay_as_they_are(lines: tuple[logging.Logger
     line = json.loads(written.getvalue())
     assert line | {"epoch": 4, "members": [1, 2], "master": None, "clean": True, "lag_s": 0.5} == line
     assert (line["node"], line["message"], line["level"]) == ("n0", "elected", "info")
+
+
+def test_a_value_is_encoded_once_however_it_is_nested(lines: tuple[logging.Logger, io.StringIO]) -> None:
+    class Member:
+        times = 0
+
+        def __str__(self) -> str:
+            self.times += 1
+            return "m1"
+
+    member = Member()
+    logger, written = lines
+    logger.info("elected", extra=bind(members=[{"name": member}]))
+    assert json.loads(written.getvalue())["members"] == [{"name": "m1"}]
+    assert member.times == 1

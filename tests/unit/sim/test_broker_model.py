@@ -3,7 +3,7 @@
 import pytest
 
 from ha_sidecar.epoch.entries import EpochList
-from testkit.sim.brokers.broker_log import BrokerLog, Record
+from testkit.sim.brokers.broker_log import BrokerLog, LoggedMessage
 from testkit.sim.brokers.broker_set import (
     FORGETS_PROPOSALS,
     REQUEST_LIFE_S,
@@ -76,7 +76,7 @@ def test_a_slave_is_wanted_only_when_it_has_all_that_is_confirmed() -> None:
 
 def log(*records: tuple[int, str]) -> BrokerLog:
     made = BrokerLog()
-    made.receive([Record(*record) for record in records])
+    made.receive([LoggedMessage(*record) for record in records])
     return made
 
 
@@ -96,7 +96,7 @@ def test_an_epoch_that_wrote_nothing_hides_the_next_one_as_in_rocketmq() -> None
     made.open_epoch(3)
     made.append("b")
     assert made.epochs == EpochList.of((1, 0), (2, 1))
-    assert made.records[-1] == Record(2, "b")
+    assert made.records[-1] == LoggedMessage(2, "b")
     made.open_epoch(3)
     assert made.epochs == EpochList.of((1, 0), (2, 1), (3, 2))
 
@@ -105,9 +105,9 @@ def test_an_epoch_that_wrote_nothing_hides_the_next_one_as_in_rocketmq() -> None
 def test_an_epoch_that_is_not_above_the_last_one_is_not_noted(epoch: int) -> None:
     made = log((1, "a"), (2, "b"))
     made.open_epoch(epoch)
-    made.receive([Record(epoch, "c")])
+    made.receive([LoggedMessage(epoch, "c")])
     assert made.epochs == EpochList.of((1, 0), (2, 1))
-    assert made.records[-1] == Record(2, "c")
+    assert made.records[-1] == LoggedMessage(2, "c")
 
 
 def test_a_slave_forgets_an_epoch_that_begins_where_its_log_ends() -> None:

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from testkit.check.linearizability import Verdict
-from testkit.sim.runs.controller_schedules import Report
+from testkit.check.linearizability import SearchVerdict
+from testkit.sim.runs.controller_schedules import ScheduleReport
 from testkit.sim.runs.nemesis import Fault
 from testkit.sim.runs.totals import INJECTED_MIN, Totals
 
-GOOD = Report(
+GOOD = ScheduleReport(
     seed=1,
     violations=(),
     trace="a",
@@ -29,14 +29,14 @@ GOOD = Report(
 @pytest.mark.parametrize(
     ("report", "again", "verdict", "status"),
     [
-        pytest.param(GOOD, "a", Verdict.VALID, 0, id="all well"),
-        pytest.param(replace(GOOD, violations=("S1",)), "a", Verdict.INVALID, 1, id="a violation"),
-        pytest.param(replace(GOOD, effects=Counter()), "a", Verdict.UNKNOWN, 2, id="a silent injector"),
-        pytest.param(replace(GOOD, acknowledged=3), "a", Verdict.UNKNOWN, 2, id="no traffic"),
-        pytest.param(GOOD, "b", Verdict.UNKNOWN, 2, id="another run of the same seed"),
+        pytest.param(GOOD, "a", SearchVerdict.VALID, 0, id="all well"),
+        pytest.param(replace(GOOD, violations=("S1",)), "a", SearchVerdict.INVALID, 1, id="a violation"),
+        pytest.param(replace(GOOD, effects=Counter()), "a", SearchVerdict.UNKNOWN, 2, id="a silent injector"),
+        pytest.param(replace(GOOD, acknowledged=3), "a", SearchVerdict.UNKNOWN, 2, id="no traffic"),
+        pytest.param(GOOD, "b", SearchVerdict.UNKNOWN, 2, id="another run of the same seed"),
     ],
 )
-def test_a_run_is_judged(report: Report, again: str, verdict: Verdict, status: int) -> None:
+def test_a_run_is_judged(report: ScheduleReport, again: str, verdict: SearchVerdict, status: int) -> None:
     totals = Totals()
     totals.add(report)
     totals.repeat(replace(report, trace=again))

@@ -122,7 +122,7 @@ class Echo(asyncio.Protocol):
         self.lost.append(exc)
 
 
-class Pair:
+class ProcessPair:
     """Two processes with a stream between them."""
 
     def __init__(self, loop: VirtualLoop, network: Network) -> None:
@@ -142,7 +142,7 @@ class Pair:
 
 def test_a_cut_delays_a_stream_and_loses_nothing() -> None:
     async def work(loop: VirtualLoop, network: Network) -> None:
-        pair = Pair(loop, network)
+        pair = ProcessPair(loop, network)
         stream = await pair.connect()
         network.cut.add(("C", "S"))
         for number in range(3):
@@ -158,7 +158,7 @@ def test_a_cut_delays_a_stream_and_loses_nothing() -> None:
 
 def test_a_stream_that_is_stalled_for_long_ends_at_its_sender() -> None:
     async def work(loop: VirtualLoop, network: Network) -> None:
-        pair = Pair(loop, network)
+        pair = ProcessPair(loop, network)
         stream = await pair.connect()
         network.cut.add(("C", "S"))
         stream.write(b"x")
@@ -171,7 +171,7 @@ def test_a_stream_that_is_stalled_for_long_ends_at_its_sender() -> None:
 
 def test_a_killed_process_resets_its_streams_and_a_dark_host_says_nothing() -> None:
     async def work(loop: VirtualLoop, network: Network) -> None:
-        killed, dark = Pair(loop, network), Pair(loop, network)
+        killed, dark = ProcessPair(loop, network), ProcessPair(loop, network)
         await killed.connect()
         await dark.connect()
         killed.server.kill()
@@ -194,7 +194,7 @@ def test_a_dial_through_a_cut_hangs_and_one_to_nobody_is_refused() -> None:
             await network.dial(Echo, "S", 9)
 
     async def work(loop: VirtualLoop, network: Network) -> None:
-        pair = Pair(loop, network)
+        pair = ProcessPair(loop, network)
         with pytest.raises(ConnectionRefusedError):
             await pair.client.spawn(dial(network))
         network.cut.add(("S", "C"))

@@ -19,7 +19,7 @@ from controller_core.command_line.program import MisuseError, Parser, program, r
 from controller_core.server.cli import client, members
 from controller_core.server.cli.load_generator import WORKLOADS, BenchError, BenchPlan, run_bench
 from controller_core.server.cli.route_front import MISUSES, add_route_front
-from controller_core.server.settings.config import ConfigError, reference_lines
+from controller_core.server.settings.config import InvalidSettingError, reference_lines
 
 EXIT_LOG: Final = 3
 DEFAULT_HTTP: Final = "127.0.0.1:9880"
@@ -29,7 +29,10 @@ OUTPUT_HELP: Final = "form of the output (default: text)"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
     return run(
-        parser(), arguments, misuses=(ConfigError, *MISUSES), failures=(client.ClientError, BenchError)
+        parser(),
+        arguments,
+        misuses=(InvalidSettingError, *MISUSES),
+        failures=(client.ClientError, BenchError),
     )
 
 

@@ -1,1 +1,1 @@
-"""Metrics, JSON views and HTTP error answers that several of the other folders use."""
+"""Metrics, JSON views, HTTP error answers and questions to brokers, which several folders use."""

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from controller_core.groups.elections import FailureReason
-from controller_core.groups.first_elections import is_first
+from controller_core.groups.elections.election import FailureReason
+from controller_core.groups.elections.first_elections import is_first
 from controller_core.groups.group import Group
 from controller_core.groups.history import Event, EventsPage, FailoverRecord
 from controller_core.groups.keys import ReplicaKey

@@ -9,13 +9,13 @@ from typing import Final
 
 from controller_core.server.common.http_errors import HttpError
 from controller_core.server.common.json_views import Json
-from controller_core.server.membership.changes import Membership, MembershipError, NotYetError
+from controller_core.server.membership.changes import MembershipChanges, MembershipError, NotYetError
 from controller_core.server.membership.members import ControllerMembers
 from controller_core.server.node.raft_node import Node
 from controller_core.server.node.types import (
+    CommandDroppedError,
     NodeStatus,
     NotLeaderError,
-    ProposalDroppedError,
     ProposalLostError,
 )
 from controller_core.server.peers.greeting_rules import store_fingerprint
@@ -29,7 +29,7 @@ class MembersView:
     """Shows and changes the membership of one node's cluster."""
 
     def __init__(
-        self, node: Node, settings: Settings, members: ControllerMembers, membership: Membership | None
+        self, node: Node, settings: Settings, members: ControllerMembers, membership: MembershipChanges | None
     ) -> None:
         self._node = node
         self._settings = settings
@@ -74,7 +74,7 @@ class MembersView:
             raise HttpError(_status(error), str(error), field=action, value=error.value) from error
         except PeerListError as error:
             raise HttpError(400, str(error), field=action, value=member) from error
-        except (NotLeaderError, ProposalDroppedError, ProposalLostError, TimeoutError) as error:
+        except (NotLeaderError, CommandDroppedError, ProposalLostError, TimeoutError) as error:
             text = str(error) or "time-out"
             raise HttpError(503, f"the change was not made, or its end is not known: {text}") from error
         return self.json()
@@ -95,7 +95,7 @@ class MembersView:
                 await self._replace(add, remove)
         except MembershipError as error:
             raise HttpError(_status(error), str(error), field=error.field, value=error.value) from error
-        except (NotLeaderError, ProposalDroppedError, ProposalLostError, TimeoutError) as error:
+        except (NotLeaderError, CommandDroppedError, ProposalLostError, TimeoutError) as error:
             text = str(error) or "time-out"
             raise HttpError(503, f"the change was not made, or its end is not known: {text}") from error
         return self.json()

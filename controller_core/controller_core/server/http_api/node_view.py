@@ -19,20 +19,20 @@ from controller_core.server.clock import Clock
 from controller_core.server.common import json_views, metrics
 from controller_core.server.common.http_errors import HttpError
 from controller_core.server.common.metrics import GroupNumbers, Metrics, NodeNumbers, PortNumbers
+from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.http_api.members_view import MembersView
-from controller_core.server.masters.commands import CommandMaker
-from controller_core.server.masters.heartbeats import HeartbeatReceiver
-from controller_core.server.masters.submission import CommandSubmitter
-from controller_core.server.membership.changes import Membership
+from controller_core.server.membership.changes import MembershipChanges
 from controller_core.server.membership.members import ControllerMembers
 from controller_core.server.node.raft_node import Node
 from controller_core.server.node.state_machine import GroupsMachine
 from controller_core.server.node.types import (
+    CommandDroppedError,
     NodeStatus,
     NotLeaderError,
-    ProposalDroppedError,
     ProposalLostError,
 )
+from controller_core.server.proposals.commands import CommandMaker
+from controller_core.server.proposals.submission import CommandSubmitter
 from controller_core.server.settings.live_config import LiveConfig
 from controller_core.server.settings.peer_list import Peer
 
@@ -62,7 +62,7 @@ class NodeView:
         clock: Clock,
         shown_metrics: Metrics,
         members: ControllerMembers,
-        membership: Membership | None = None,
+        membership: MembershipChanges | None = None,
     ) -> None:
         self.hindrance: Callable[[], str | None] = lambda: None
         """Says what keeps this node out of its cluster, if anything does."""
@@ -242,7 +242,7 @@ class NodeView:
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 await self._node.read_barrier()
-        except (NotLeaderError, ProposalDroppedError, ProposalLostError, TimeoutError) as error:
+        except (NotLeaderError, CommandDroppedError, ProposalLostError, TimeoutError) as error:
             raise HttpError(503, f"no consistent read is possible now: {error or 'time-out'}") from error
 
     def metrics_text(self) -> bytes:
@@ -273,7 +273,7 @@ class NodeView:
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 outcome = await self._submitter.submit(self._maker.elect_master(header, cluster))
-        except (NotLeaderError, ProposalDroppedError, ProposalLostError, TimeoutError) as error:
+        except (NotLeaderError, CommandDroppedError, ProposalLostError, TimeoutError) as error:
             raise HttpError(503, f"the election was not held, or its result is unknown: {error}") from error
         reply = outcome.reply
         group = self.group_json(cluster, name)

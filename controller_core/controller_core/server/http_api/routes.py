@@ -109,7 +109,7 @@ class ControllerView(ChangesView, Protocol):
         ...
 
 
-class HttpServer:
+class NodeHttpServer:
     """Serves the paths above on one port."""
 
     def __init__(self, controller: ControllerView) -> None:

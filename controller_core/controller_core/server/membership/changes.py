@@ -24,17 +24,17 @@ from controller_core.raft.types import NodeId
 from controller_core.server.logs import bind
 from controller_core.server.membership.members import ControllerMembers
 from controller_core.server.membership.replacement import ReplacementError, replacement
-from controller_core.server.node.member_book import Member, encode_member, member_problem
+from controller_core.server.node.member_book import ControllerMember, encode_member, member_problem
 from controller_core.server.node.raft_node import Node
 from controller_core.server.node.types import (
     ChangeRefusedError,
     ChangeUnderWayError,
+    CommandDroppedError,
     NodeStatus,
     NotLeaderError,
-    ProposalDroppedError,
     ProposalLostError,
 )
-from controller_core.server.peers.codec import Greeting, GreetingReply, Refusal
+from controller_core.server.peers.codec import Greeting, GreetingAnswer, GreetingReply
 from controller_core.server.peers.greeting_rules import Identity, KnownPeer, store_fingerprint
 from controller_core.server.settings.peer_list import PEERS_MAX, Peer
 
@@ -83,7 +83,7 @@ class PeerWatch(Protocol):
 Ask = Callable[[Peer, Greeting], Awaitable[GreetingReply | None]]
 
 
-class Membership:
+class MembershipChanges:
     """The membership of one node's cluster, and the changes that this node makes while it leads."""
 
     def __init__(
@@ -143,10 +143,10 @@ class Membership:
         reply = await self._ask(peer, self._own.greeting(peer.raft_id, "", asks=True))
         if reply is None:
             raise NotYetError("does not answer; start it first", "member", f"{peer.name}-{peer.address}")
-        if reply.why != Refusal.EMPTY:  # FOUNDING too: it has begun a cluster of its own.
+        if reply.why != GreetingAnswer.EMPTY:  # FOUNDING too: it has begun a cluster of its own.
             reason = reply.reason or "it has a log; start it with an empty store"
             raise MembershipError(f"cannot be added: {reason}", "member", peer.name)
-        member = Member(peer.name, peer.address, reply.incarnation)
+        member = ControllerMember(peer.name, peer.address, reply.incarnation)
         await self._change(ConfChangeType.ADD_LEARNER_NODE, peer.raft_id, member)
 
     async def promote(self, name: str) -> None:
@@ -231,7 +231,7 @@ class Membership:
                 raise NotYetError(text, field, name)
             await asyncio.sleep(_POLL_S)
 
-    async def _change(self, kind: ConfChangeType, raft_id: int, member: Member | None) -> None:
+    async def _change(self, kind: ConfChangeType, raft_id: int, member: ControllerMember | None) -> None:
         if member is not None and (problem := member_problem(member)) is not None:
             raise MembershipError(problem, "member", member.name)
         context = b"" if member is None else encode_member(member)
@@ -256,11 +256,11 @@ class Membership:
             try:
                 while self._node.is_leader and (found := self._unwritten()) is not None:
                     await self._change(ConfChangeType.UPDATE_NODE, *found)
-            except (MembershipError, NotLeaderError, ProposalDroppedError, ProposalLostError):
+            except (MembershipError, NotLeaderError, CommandDroppedError, ProposalLostError):
                 await asyncio.sleep(_WRITE_RETRY_S)
                 self._bell.set()
 
-    def _unwritten(self) -> tuple[int, Member] | None:
+    def _unwritten(self) -> tuple[int, ControllerMember] | None:
         """Return a member of which the book does not say what it says of itself."""
         if not self._own.incarnation:
             return None
@@ -272,7 +272,7 @@ class Membership:
         for raft_id in self.members.ids():
             if raft_id in said:
                 incarnation, address = said[raft_id]
-                member = Member(f"n{raft_id - 1}", address, incarnation)
+                member = ControllerMember(f"n{raft_id - 1}", address, incarnation)
                 # What a peer says of itself goes into the log of all: never beyond the bounds.
                 if self._node.book.get(raft_id) != member and member_problem(member) is None:
                     return raft_id, member

@@ -21,7 +21,7 @@ from enum import Enum
 from typing import Final
 
 from controller_core.server.logs import bind
-from controller_core.server.peers.codec import GreetingReply, Refusal
+from controller_core.server.peers.codec import GreetingAnswer, GreetingReply
 from controller_core.server.settings.peer_list import Peer
 
 ASK_PAUSE_S: Final = 0.1
@@ -31,13 +31,13 @@ SAY_AFTER_S: Final = 3.0
 
 _log = logging.getLogger(__name__)
 
-_OF_A_CLUSTER: Final = frozenset({Refusal.NONE, Refusal.UNKNOWN, Refusal.INCARNATION})
+_OF_A_CLUSTER: Final = frozenset({GreetingAnswer.NONE, GreetingAnswer.UNKNOWN, GreetingAnswer.INCARNATION})
 """What only a node answers that has a log."""
 
 Ask = Callable[[Peer], Awaitable[GreetingReply | None]]
 
 
-class Verdict(Enum):
+class FoundingVerdict(Enum):
     """What one round of answers means."""
 
     FOUND = "found"
@@ -45,20 +45,20 @@ class Verdict(Enum):
     ASK_ON = "ask on"
 
 
-def weigh(replies: Iterable[GreetingReply | None], *, with_majority: bool) -> Verdict:
+def weigh(replies: Iterable[GreetingReply | None], *, with_majority: bool) -> FoundingVerdict:
     """Judge the answers of all other nodes; None stands for no answer."""
     given = list(replies)
     if any(reply is not None and reply.why in _OF_A_CLUSTER for reply in given):
-        return Verdict.WAIT
+        return FoundingVerdict.WAIT
     agreeing = 1 + sum(reply is not None and _agrees(reply) for reply in given)
     nodes = len(given) + 1
     if agreeing == nodes or (with_majority and agreeing > nodes // 2):
-        return Verdict.FOUND
-    return Verdict.ASK_ON
+        return FoundingVerdict.FOUND
+    return FoundingVerdict.ASK_ON
 
 
 def _agrees(reply: GreetingReply) -> bool:
-    return reply.why in {Refusal.EMPTY, Refusal.FOUNDING}
+    return reply.why in {GreetingAnswer.EMPTY, GreetingAnswer.FOUNDING}
 
 
 class Founding:
@@ -82,17 +82,17 @@ class Founding:
         while True:
             replies = await asyncio.gather(*(self._ask(peer) for peer in self._others))
             verdict = weigh(replies, with_majority=self._with_majority)
-            if verdict is Verdict.FOUND:
+            if verdict is FoundingVerdict.FOUND:
                 _log.info("no node has a log: this node founds the cluster")
                 return
             self.problem = self._describe(verdict, replies)
-            if verdict is Verdict.WAIT or loop.time() - begun_s > SAY_AFTER_S:
+            if verdict is FoundingVerdict.WAIT or loop.time() - begun_s > SAY_AFTER_S:
                 self._say()
-            await asyncio.sleep(WAIT_PAUSE_S if verdict is Verdict.WAIT else ASK_PAUSE_S)
+            await asyncio.sleep(WAIT_PAUSE_S if verdict is FoundingVerdict.WAIT else ASK_PAUSE_S)
 
-    def _describe(self, verdict: Verdict, replies: list[GreetingReply | None]) -> str:
+    def _describe(self, verdict: FoundingVerdict, replies: list[GreetingReply | None]) -> str:
         answers = list(zip(self._others, replies, strict=True))
-        if verdict is Verdict.WAIT:
+        if verdict is FoundingVerdict.WAIT:
             name, reply = next(
                 (peer.name, reply)
                 for peer, reply in answers

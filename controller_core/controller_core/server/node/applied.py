@@ -23,7 +23,7 @@ from controller_core.server.node.types import StateMachine
 _log = logging.getLogger(__name__)
 
 
-class Applied:
+class AppliedLog:
     """The applied part of one node's log.
 
     Attributes:

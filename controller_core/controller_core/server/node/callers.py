@@ -4,11 +4,11 @@ Joins `proposals` and `read_rounds` to the core: hands over waiting requests onc
 answers all callers when leadership or the node ends.
 """
 
-from controller_core.raft.errors import ProposalDroppedError as CoreDroppedError
+from controller_core.raft.errors import ProposalDroppedError
 from controller_core.raft.raw_node import RawNode
 from controller_core.server.node.proposals import Proposals, fail
 from controller_core.server.node.read_rounds import ReadRounds
-from controller_core.server.node.types import NotLeaderError, ProposalDroppedError
+from controller_core.server.node.types import CommandDroppedError, NotLeaderError
 
 
 class Callers:
@@ -31,12 +31,12 @@ class Callers:
             try:
                 self._raw.propose_many([data for data, _ in waiting])
                 self.proposals.handed_over(waiting, self._raw.term)
-            except CoreDroppedError as error:
-                fail(futures, ProposalDroppedError(error.reason or "leadership is being handed over"))
+            except ProposalDroppedError as error:
+                fail(futures, CommandDroppedError(error.reason or "leadership is being handed over"))
         if context := self.reads.begin():
             try:
                 self._raw.read_index(context)
-            except CoreDroppedError:
+            except ProposalDroppedError:
                 self.reads.fail(self._not_leader())
 
     def check_leadership(self) -> None:

@@ -13,13 +13,13 @@ import asyncio
 from dataclasses import dataclass
 
 from controller_core.raft.confchange.changes import ConfChange, ConfChangeV2
-from controller_core.raft.errors import ProposalDroppedError as CoreDroppedError
+from controller_core.raft.errors import ProposalDroppedError
 from controller_core.raft.raw_node import RawNode
 from controller_core.raft.types import ConfState, Entry
 from controller_core.server.node.types import (
     ChangeRefusedError,
     ChangeUnderWayError,
-    ProposalDroppedError,
+    CommandDroppedError,
     ProposalLostError,
 )
 
@@ -45,14 +45,14 @@ class ConfChanges:
 
         Raises:
             ChangeUnderWayError: another change is not applied yet; nothing happened.
-            ProposalDroppedError: leadership is being handed over; nothing happened.
+            CommandDroppedError: leadership is being handed over; nothing happened.
         """
         if self._under_way is not None or self._raw.conf_change_pending:
             raise ChangeUnderWayError
         try:
             self._raw.propose_conf_change(change)
-        except CoreDroppedError as error:
-            raise ProposalDroppedError(error.reason or "leadership is being handed over") from error
+        except ProposalDroppedError as error:
+            raise CommandDroppedError(error.reason or "leadership is being handed over") from error
         status = self._raw.status()
         done: asyncio.Future[ConfState] = asyncio.get_running_loop().create_future()
         self._under_way = _UnderWay(status.last_index, status.term, done)

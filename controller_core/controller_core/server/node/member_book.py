@@ -39,7 +39,7 @@ class MemberBookError(ValueError):
     """
 
 
-class Member(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class ControllerMember(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One member.
 
     Attributes:
@@ -54,8 +54,8 @@ class Member(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 _encoder = msgspec.msgpack.Encoder()
-_member_decoder = msgspec.msgpack.Decoder(Member)
-_book_decoder = msgspec.msgpack.Decoder(list[tuple[int, Member]])
+_member_decoder = msgspec.msgpack.Decoder(ControllerMember)
+_book_decoder = msgspec.msgpack.Decoder(list[tuple[int, ControllerMember]])
 
 
 class MemberBook:
@@ -63,14 +63,14 @@ class MemberBook:
 
     __slots__ = ("_members",)
 
-    def __init__(self, members: Mapping[int, Member] | None = None) -> None:
+    def __init__(self, members: Mapping[int, ControllerMember] | None = None) -> None:
         self._members = dict(sorted((members or {}).items()))
 
-    def get(self, raft_id: int) -> Member | None:
+    def get(self, raft_id: int) -> ControllerMember | None:
         """Return the record of a member."""
         return self._members.get(raft_id)
 
-    def items(self) -> Iterable[tuple[int, Member]]:
+    def items(self) -> Iterable[tuple[int, ControllerMember]]:
         """Return all members with their ids, ascending."""
         return self._members.items()
 
@@ -100,7 +100,7 @@ class MemberBook:
         return MemberBook(members)
 
 
-def member_problem(member: Member) -> str | None:
+def member_problem(member: ControllerMember) -> str | None:
     """Return why a member must not be written into the book; None if each of its texts keeps its bound."""
     fields = (
         ("name", member.name, NAME_BYTES_MAX),
@@ -113,12 +113,12 @@ def member_problem(member: Member) -> str | None:
     return None
 
 
-def encode_member(member: Member) -> bytes:
+def encode_member(member: ControllerMember) -> bytes:
     """Return the context of an entry that writes `member`."""
     return _encoder.encode(member)
 
 
-def decode_member(context: bytes) -> Member:
+def decode_member(context: bytes) -> ControllerMember:
     """Return the member in an entry's context.
 
     Raises:

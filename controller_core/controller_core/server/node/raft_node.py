@@ -23,12 +23,11 @@ import os
 from collections.abc import Callable
 
 from controller_core.raft.confchange.changes import ConfChange, ConfChangeV2
-from controller_core.raft.errors import PeerMessageError, RaftError
-from controller_core.raft.errors import ProposalDroppedError as RaftDroppedError
+from controller_core.raft.errors import PeerMessageError, ProposalDroppedError, RaftError
 from controller_core.raft.peer_checks import PeerChecks
 from controller_core.raft.raw_node import RawNode
 from controller_core.raft.types import ConfState, Message, MessageType, Ready
-from controller_core.server.node.applied import Applied
+from controller_core.server.node.applied import AppliedLog
 from controller_core.server.node.callers import Callers
 from controller_core.server.node.conf_changes import ConfChanges
 from controller_core.server.node.leadership_transfer import best_successor, came_about
@@ -38,10 +37,10 @@ from controller_core.server.node.snapshots import Snapshots
 from controller_core.server.node.ticker import Ticker
 from controller_core.server.node.types import (
     ROLE_NUMBERS,
+    CommandDroppedError,
     NodeConfig,
     NodeStatus,
     NotLeaderError,
-    ProposalDroppedError,
     ProposalLostError,
     StateMachine,
     Store,
@@ -55,7 +54,7 @@ _ASKS_FOR_A_VOTE = frozenset((MessageType.VOTE, MessageType.PRE_VOTE))
 
 _log = logging.getLogger(__name__)
 
-__all__ = ["Node", "NotLeaderError", "ProposalDroppedError", "ProposalLostError"]
+__all__ = ["CommandDroppedError", "Node", "NotLeaderError", "ProposalLostError"]
 
 
 class Node:
@@ -72,7 +71,7 @@ class Node:
         self.config = config
         self._store = store
         self._transport = transport
-        self._applied = Applied(state_machine, store.snapshot())
+        self._applied = AppliedLog(state_machine, store.snapshot())
         self._raw = RawNode(config.core_config(self._applied.index), store)
         self._checks = PeerChecks(self._raw, config.node_id, self._applied.snapshot_problem)
         self._callers = Callers(self._raw, os.urandom(8))
@@ -134,12 +133,12 @@ class Node:
         Raises:
             ValueError: the command is empty or too large (`Proposals.add`).
             NotLeaderError: this node does not lead; nothing happened.
-            ProposalDroppedError: too many commands wait, or a handover is under way; nothing happened.
+            CommandDroppedError: too many commands wait, or a handover is under way; nothing happened.
             ProposalLostError: as the future's error: leadership was lost; the fate of the command is unknown.
         """
         self._check_leads()
         if len(self._callers.proposals) >= self.config.proposals_max:
-            raise ProposalDroppedError(f"{self.config.proposals_max} commands are waiting")
+            raise CommandDroppedError(f"{self.config.proposals_max} commands are waiting")
         future = self._callers.proposals.add(data)
         self._bell.set()
         return future
@@ -183,7 +182,7 @@ class Node:
             NotLeaderError: this node does not lead; nothing happened.
             ChangeUnderWayError: another change is not applied yet; nothing happened.
             ChangeRefusedError: it does not fit the membership; nothing changed.
-            ProposalDroppedError: leadership is being handed over; nothing happened.
+            CommandDroppedError: leadership is being handed over; nothing happened.
             ProposalLostError: leadership was lost; whether the change will take effect is unknown.
         """
         self._check_leads()
@@ -281,7 +280,7 @@ class Node:
             self._raw.step(message)
         except PeerMessageError as error:
             _log.warning("dropped %s of node %d: %s", message.type.name, message.from_, error)
-        except RaftDroppedError:
+        except ProposalDroppedError:
             pass  # A forwarded read or proposal; whoever sent it tries again.
         except RaftError as error:
             self._end(error)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from controller_core.log.view import Batch
 from controller_core.raft.config import Config, ReadOnlyOption
-from controller_core.raft.storage import Storage
+from controller_core.raft.log.storage import Storage
 from controller_core.raft.tracker.progress import ProgressStatus
 from controller_core.raft.types import ConfState, LogIndex, Message, Ready, Snapshot, StateType
 
@@ -46,7 +46,7 @@ class NotLeaderError(Exception):
         self.leader_id = leader_id
 
 
-class ProposalDroppedError(Exception):
+class CommandDroppedError(Exception):
     """The log could not take the command now; nothing happened."""
 
 

@@ -5,7 +5,7 @@
                own address, asks]
                first frame of the dialling node; `asks` wants the reply only
     reply      [2, accepted, reason, why, own incarnation]
-               only frame of the other node; `why` is a `Refusal`
+               only frame of the other node; `why` is a `GreetingAnswer`
     message    [3, type, to, from, term, log term, index, entries, commit, vote, snapshot, reject,
                hint, context]
                entries: [[term, index, type, data] ...], snapshot: nil or
@@ -88,7 +88,7 @@ class PeerProtocolError(Exception):
     """A peer sent what no controller sends."""
 
 
-class Refusal(StrEnum):
+class GreetingAnswer(StrEnum):
     """The reason of a refused greeting, for the program on the other side; the first two are not refusals."""
 
     NONE = ""
@@ -129,7 +129,7 @@ class GreetingReply(msgspec.Struct, frozen=True):
     """The answer to a greeting; no reason: welcome."""
 
     reason: str = ""
-    why: str = Refusal.NONE
+    why: str = GreetingAnswer.NONE
     incarnation: str = ""
 
 

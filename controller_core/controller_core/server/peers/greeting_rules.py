@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from controller_core.server.peers.codec import PROTOCOL_VERSION, Greeting, GreetingReply, Refusal
+from controller_core.server.peers.codec import PROTOCOL_VERSION, Greeting, GreetingAnswer, GreetingReply
 
 Address = tuple[str, int]
 _FINGERPRINT_DIGITS: Final = 16
@@ -66,7 +66,7 @@ class Identity:
             asks,
         )
 
-    def reply(self, reason: str = "", why: Refusal = Refusal.NONE) -> GreetingReply:
+    def reply(self, reason: str = "", why: GreetingAnswer = GreetingAnswer.NONE) -> GreetingReply:
         """Return this node's answer to a greeting; it does not tell the store."""
         return GreetingReply(reason, why)
 
@@ -92,32 +92,35 @@ def judge(
     """
     if greeting.version != PROTOCOL_VERSION:
         return own.reply(
-            f"protocol version {greeting.version}, this node speaks {PROTOCOL_VERSION}", Refusal.PROTOCOL
+            f"protocol version {greeting.version}, this node speaks {PROTOCOL_VERSION}",
+            GreetingAnswer.PROTOCOL,
         )
     if greeting.cluster != own.cluster:
         reason = f"cluster {greeting.cluster!r}, this node belongs to {own.cluster!r}"
-        return own.reply(reason, Refusal.PROTOCOL)
+        return own.reply(reason, GreetingAnswer.PROTOCOL)
     if greeting.to_id != own.node_id:
-        return own.reply(f"meant for node {greeting.to_id}, this is node {own.node_id}", Refusal.PROTOCOL)
+        return own.reply(
+            f"meant for node {greeting.to_id}, this is node {own.node_id}", GreetingAnswer.PROTOCOL
+        )
     if waiting and not (greeting.expected and _same(greeting.expected, own.incarnation)):
-        return own.reply(f"node {own.node_id} waits to be added", Refusal.EMPTY)
+        return own.reply(f"node {own.node_id} waits to be added", GreetingAnswer.EMPTY)
     if own.incarnation and greeting.expected and not _same(greeting.expected, own.incarnation):
         fingerprint = store_fingerprint(own.incarnation)
         reason = f"meant for another store of node {own.node_id}; it has store {fingerprint}"
-        return own.reply(reason, Refusal.PROTOCOL)
+        return own.reply(reason, GreetingAnswer.PROTOCOL)
     return own.reply() if waiting else _judge_member(greeting, own, peers.get(greeting.from_id))
 
 
 def _judge_member(greeting: Greeting, own: Identity, known: KnownPeer | None) -> GreetingReply:
     if greeting.from_id == own.node_id or known is None:
         reason = f"node {greeting.from_id} is not a peer of node {own.node_id}"
-        return own.reply(reason, Refusal.UNKNOWN)
+        return own.reply(reason, GreetingAnswer.UNKNOWN)
     if known.incarnation and not _same(greeting.incarnation, known.incarnation):
         return own.reply(
             f"node {greeting.from_id} is a member with store {store_fingerprint(known.incarnation)} "
             f"and comes with store {store_fingerprint(greeting.incarnation) or 'unknown'}: "
             "remove the member, then add it again",
-            Refusal.INCARNATION,
+            GreetingAnswer.INCARNATION,
         )
     return own.reply()
 

@@ -30,7 +30,13 @@ from msgspec.structs import replace
 
 from controller_core.raft.types import Message, MessageType
 from controller_core.server.node.types import Receiver
-from controller_core.server.peers.codec import PART_BYTES, Greeting, GreetingReply, Refusal, encode_message
+from controller_core.server.peers.codec import (
+    PART_BYTES,
+    Greeting,
+    GreetingAnswer,
+    GreetingReply,
+    encode_message,
+)
 from controller_core.server.peers.greeting_rules import Address, Identity, KnownPeer, judge
 from controller_core.server.peers.links import IncomingLink, OutgoingLink, PeerRefusedError
 from controller_core.server.peers.name_resolver import Resolver
@@ -50,7 +56,7 @@ INCOMING_MAX: Final = 256
 REFUSED_NODES_MAX: Final = 256
 """Ids whose refused greeting is remembered, to log it once; then all are forgotten."""
 
-_EXCLUDING: Final = frozenset({Refusal.UNKNOWN, Refusal.INCARNATION})
+_EXCLUDING: Final = frozenset({GreetingAnswer.UNKNOWN, GreetingAnswer.INCARNATION})
 
 _log = logging.getLogger(__name__)
 
@@ -254,7 +260,7 @@ class PeerTransport:
         reply = self._judge(greeting)
         if greeting.asks:
             fresh = not reply.reason and not self.has_log()
-            answer = self._own.reply(why=Refusal.FOUNDING) if fresh else reply
+            answer = self._own.reply(why=GreetingAnswer.FOUNDING) if fresh else reply
             # A peer that dials in TLS has shown a certificate of the members' authority.
             is_proven = self._server_ssl is not None
             return replace(answer, incarnation=self._own.incarnation) if is_proven else answer
@@ -264,7 +270,7 @@ class PeerTransport:
                 greeted.set()
             asyncio.get_running_loop().call_soon(self.on_greeted, greeting)
             return reply
-        if reply.why == Refusal.EMPTY and (greeted := self._seen.get(greeting.from_id)):
+        if reply.why == GreetingAnswer.EMPTY and (greeted := self._seen.get(greeting.from_id)):
             greeted.set()  # It may have been told to add this node, and knows our store once we dial.
         if self._refused.get(greeting.from_id) != reply.reason:
             if len(self._refused) >= REFUSED_NODES_MAX:
@@ -314,7 +320,7 @@ class PeerTransport:
         """Wait before the next attempt; not for long if the peer has just shown that it is there."""
         refusal = self._refusals.get(node_id)
         pause_s *= random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
-        if refusal is not None and refusal.why != Refusal.EMPTY:
+        if refusal is not None and refusal.why != GreetingAnswer.EMPTY:
             pause_s = max(pause_s, REFUSED_PAUSE_S)
         greeted = self._seen[node_id] = asyncio.Event()
         timer = asyncio.get_running_loop().call_later(pause_s, greeted.set)
@@ -360,5 +366,5 @@ class PeerTransport:
         """Keep a peer's refusal, and log it once for each reason."""
         if self._refusals.get(node_id) != reply:
             self._refusals[node_id] = reply
-            level = logging.INFO if reply.why == Refusal.EMPTY else logging.ERROR
+            level = logging.INFO if reply.why == GreetingAnswer.EMPTY else logging.ERROR
             _log.log(level, "node %d refuses us: %s", node_id, reply.reason)

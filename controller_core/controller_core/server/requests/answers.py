@@ -26,7 +26,7 @@ from controller_core.remoting.bodies import (
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import PreparedAnswer
-from controller_core.server.masters.notices import encoded_sync_state_set
+from controller_core.server.notices.role_notice import encoded_sync_state_set
 
 NOT_LEADER_REMARK = "The controller is not in leader state"
 LOG_REPLICA_MARK = " (log replica)"

@@ -8,9 +8,9 @@ and bound.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from controller_core.groups.broker_ids import id_problem, take_up_refusal
 from controller_core.groups.group import FIRST_BROKER_ID, Group, group_ext
 from controller_core.groups.keys import BrokerId
+from controller_core.groups.members.broker_ids import id_problem, take_up_refusal
 from controller_core.groups.replies import GroupReply
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode

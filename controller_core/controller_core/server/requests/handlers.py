@@ -22,10 +22,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Final
 
-from controller_core.groups import reads, scan
+from controller_core.groups import reads
 from controller_core.groups.commands import AnyCommand
 from controller_core.groups.group import Group
 from controller_core.groups.keys import BrokerId, GroupKey, ReplicaKey
+from controller_core.groups.liveness import scan
 from controller_core.groups.replies import GroupReply
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import SyncStateSet, decode_names
@@ -34,10 +35,10 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import BodyError
 from controller_core.remoting.frame import PreparedAnswer
 from controller_core.server.clock import Clock
-from controller_core.server.masters.commands import CommandMaker
-from controller_core.server.masters.first_elections import FirstElections
-from controller_core.server.masters.heartbeats import NO_CHANNEL_ID, HeartbeatReceiver
+from controller_core.server.elections.first_elections import FirstElections
+from controller_core.server.elections.heartbeats import NO_CHANNEL_ID, HeartbeatReceiver
 from controller_core.server.node.state_machine import GroupsMachine
+from controller_core.server.proposals.commands import CommandMaker
 from controller_core.server.requests import answers
 from controller_core.server.requests.bounds import (
     check_names,
@@ -141,7 +142,7 @@ class Handlers:
         return self._by_leader(channel_id, request)
 
     def _must_wait(self, request: RemotingCommand) -> bool:
-        """Whether the answer would tell a broker of a new master before its turn (`masters.notice_order`)."""
+        """Whether the answer would tell a broker of a new master before its turn (`notices.notice_order`)."""
         if request.code != RequestCode.CONTROLLER_GET_REPLICA_INFO:
             return False
         return self._submitter.changes.is_open((request.ext or {}).get("brokerName", ""))

@@ -10,7 +10,7 @@ from typing import Protocol
 from controller_core.groups.commands import AnyCommand
 from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.replies import Outcome
-from controller_core.server.masters.notice_order import RoleChanges
+from controller_core.server.notices.notice_order import RoleChanges
 
 
 class NodeReads(Protocol):

@@ -25,7 +25,7 @@ from typing import Final, Protocol
 from controller_core.channel.errors import ChannelError, ConnectError
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server.node.types import NotLeaderError, ProposalDroppedError, ProposalLostError
+from controller_core.server.node.types import CommandDroppedError, NotLeaderError, ProposalLostError
 from controller_core.server.requests.answers import NOT_LEADER_REMARK, not_leader
 from controller_core.server.requests.deadlines import Deadlines
 from controller_core.server.requests.forwarding import FATE_UNKNOWN_FIELD, Forwarder, is_forwarded
@@ -105,7 +105,7 @@ class LeaderRule:
                     return await here()
                 if (answer := await self._ask(request, cluster)) is not None:
                     return answer
-            except (NotLeaderError, ProposalDroppedError, ConnectError):
+            except (NotLeaderError, CommandDroppedError, ConnectError):
                 pass  # nothing has happened: a retry is safe
             except (ProposalLostError, ChannelError):
                 if request.code not in _REPEATABLE:

@@ -18,9 +18,9 @@ Never here: whether the state may be read now.
 from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
-from controller_core.groups.broker_ids import register_reply
 from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey
+from controller_core.groups.members.broker_ids import register_reply
 from controller_core.groups.reads import replica_info_reply
 from controller_core.groups.replies import GroupReply
 from controller_core.remoting.codes import ResponseCode

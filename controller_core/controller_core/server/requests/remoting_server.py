@@ -24,7 +24,7 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import FrameError, RemotingProtocolError
 from controller_core.remoting.frame import PreparedAnswer
 from controller_core.server.common.metrics import Metrics, PortNumbers
-from controller_core.server.masters.heartbeats import NO_CHANNEL_ID, HeartbeatReceiver
+from controller_core.server.elections.heartbeats import NO_CHANNEL_ID, HeartbeatReceiver
 from controller_core.server.requests.handlers import Handlers
 
 REQUESTS_WAITING_MAX: Final = 50_000

@@ -29,7 +29,7 @@ from typing import Final
 
 from controller_core.groups.group import group_ext
 from controller_core.groups.keys import BrokerId, ReplicaKey
-from controller_core.groups.liveness import LivenessTable
+from controller_core.groups.liveness.table import LivenessTable
 from controller_core.groups.replies import GroupReply
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.codes import ResponseCode

@@ -23,7 +23,7 @@ from typing import Final
 
 from controller_core.channel.endpoints import ServerTls
 from controller_core.server.logs import bind
-from controller_core.server.settings.config import ConfigError, Settings
+from controller_core.server.settings.config import InvalidSettingError, Settings
 
 CHECK_S: Final = 2.0
 """How often the files are looked at."""
@@ -59,13 +59,13 @@ class Certificates:
         """Load the files.
 
         Raises:
-            ConfigError: one cannot be read or does not fit the others.
+            InvalidSettingError: one cannot be read or does not fit the others.
         """
         self._seen = self._stamps()
         try:
             self.context = self._fresh()
         except (OSError, ssl.SSLError) as error:
-            raise ConfigError(
+            raise InvalidSettingError(
                 self.key, self.cert_path or self.trust_path, f"cannot be used: {error}"
             ) from error
 
@@ -119,7 +119,7 @@ class Tls:
         """Load every certificate that the settings name.
 
         Raises:
-            ConfigError: a file cannot be used, or is missing beside another.
+            InvalidSettingError: a file cannot be used, or is missing beside another.
         """
         self.remoting_server = _remoting_server(settings)
         self.remoting_client = _remoting_client(settings)
@@ -168,7 +168,7 @@ def context_of(certificates: Certificates | None) -> ssl.SSLContext | None:
 
 def _all_given(key: str, values: tuple[str, ...], names: str) -> None:
     if not all(values):
-        raise ConfigError(key, None, f"needs {names} beside it")
+        raise InvalidSettingError(key, None, f"needs {names} beside it")
 
 
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
@@ -178,7 +178,7 @@ def _remoting_server(settings: Settings) -> Certificates | None:
     enforcing = settings.tls_server_mode == "enforcing"
     if settings.tls_server_mode == "disabled" or not settings.tls_server_cert_path:
         if enforcing:
-            raise ConfigError("tls.server.mode", "enforcing", "needs tls.server.certPath")
+            raise InvalidSettingError("tls.server.mode", "enforcing", "needs tls.server.certPath")
         return None
     _all_given("tls.server.certPath", (settings.tls_server_key_path,), "tls.server.keyPath")
     verify = _CLIENT_AUTH[settings.tls_server_client_auth]

@@ -26,7 +26,7 @@ from controller_core.server.settings.keys import (
     DERIVED_KEYS,
     INERT_DEFAULTS,
     NAME_SERVER_KEYS,
-    ConfigError,
+    InvalidSettingError,
     KeyInfo,
     bool_key,
     int_key,
@@ -35,7 +35,15 @@ from controller_core.server.settings.keys import (
 )
 from controller_core.server.settings.peer_list import PORT_MAX, Peer, PeerListError, parse_peers
 
-__all__ = ["ConfigError", "KeyInfo", "Settings", "key_infos", "load", "parse_value", "reference_lines"]
+__all__ = [
+    "InvalidSettingError",
+    "KeyInfo",
+    "Settings",
+    "key_infos",
+    "load",
+    "parse_value",
+    "reference_lines",
+]
 
 INTERVAL_MS_MAX = 3_600_000
 RAFT_PORT_OFFSET = 1
@@ -260,7 +268,7 @@ class Settings:
     def __post_init__(self) -> None:
         """Check what spans fields; single fields were checked where they were parsed."""
         if self.raft_election_timeout_ms < 3 * self.raft_heartbeat_interval_ms:
-            raise ConfigError(
+            raise InvalidSettingError(
                 "raftElectionTimeoutMs",
                 str(self.raft_election_timeout_ms),
                 f"must be at least 3 * raftHeartbeatIntervalMs = {3 * self.raft_heartbeat_interval_ms}",
@@ -270,15 +278,15 @@ class Settings:
             ("tls.server.need.client.auth", self.tls_server_client_auth, ("none", "optional", "require")),
         ):
             if value not in allowed:
-                raise ConfigError(key, value, f"must be one of {', '.join(allowed)}")
+                raise InvalidSettingError(key, value, f"must be one of {', '.join(allowed)}")
         if self.log_level.lower() not in {"debug", "info", "warning", "error"}:
-            raise ConfigError("logLevel", self.log_level, "must be debug, info, warning or error")
+            raise InvalidSettingError("logLevel", self.log_level, "must be debug, info, warning or error")
         try:
             peers = parse_peers(self.peers_text)
         except PeerListError as error:
-            raise ConfigError("controllerDLegerPeers", self.peers_text, str(error)) from error
+            raise InvalidSettingError("controllerDLegerPeers", self.peers_text, str(error)) from error
         if self.self_id not in {peer.name for peer in peers}:
-            raise ConfigError(
+            raise InvalidSettingError(
                 "controllerDLegerSelfId", self.self_id, f"is not one of the peers {self.peers_text}"
             )
 
@@ -336,7 +344,7 @@ def load(properties: Mapping[str, str]) -> tuple[Settings, tuple[str, ...]]:
     """Return the settings of `properties` and one warning for each unknown key.
 
     Raises:
-        ConfigError: a value is missing, does not parse or is out of range.
+        InvalidSettingError: a value is missing, does not parse or is out of range.
     """
     infos = key_infos()
     values: dict[str, Any] = {}
@@ -344,7 +352,7 @@ def load(properties: Mapping[str, str]) -> tuple[Settings, tuple[str, ...]]:
         info = cast("KeyInfo", field.metadata["info"])
         text = properties.get(info.key, info.default)
         if text is None or (info.default is None and not text.strip()):
-            raise ConfigError(info.key, None, f"is required. {info.meaning}")
+            raise InvalidSettingError(info.key, None, f"is required. {info.meaning}")
         values[field.name] = parse_value(info, text)
     settings = Settings(**values)
     known = infos.keys() | INERT_DEFAULTS.keys() | DERIVED_KEYS | NAME_SERVER_KEYS

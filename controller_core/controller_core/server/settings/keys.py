@@ -13,7 +13,7 @@ from typing import Literal, cast
 Kind = Literal["bool", "int", "text"]
 
 
-class ConfigError(ValueError):
+class InvalidSettingError(ValueError):
     """A setting is missing or bad; the text names the key and the value, and says what would be right."""
 
     def __init__(self, key: str, value: str | None, problem: str) -> None:
@@ -153,7 +153,7 @@ def parse_value(info: KeyInfo, text: str) -> bool | int | str:
     """Return the value that `text` means for the key.
 
     Raises:
-        ConfigError: it is not a boolean or integer, or out of range.
+        InvalidSettingError: it is not a boolean or integer, or out of range.
     """
     text = text.strip()
     match info.kind:
@@ -161,13 +161,15 @@ def parse_value(info: KeyInfo, text: str) -> bool | int | str:
             return text
         case "bool":
             if text.lower() not in {"true", "false"}:
-                raise ConfigError(info.key, text, "must be true or false")
+                raise InvalidSettingError(info.key, text, "must be true or false")
             return text.lower() == "true"
         case "int":
             # Why not int() alone: it accepts "1_000" and Arabic-Indic digits, which Java would not.
             if not (text.isascii() and text.lstrip("-").isdigit()):
-                raise ConfigError(info.key, text, f"must be a whole number from {info.low} to {info.high}")
+                raise InvalidSettingError(
+                    info.key, text, f"must be a whole number from {info.low} to {info.high}"
+                )
             number = int(text)
             if not info.low <= number <= info.high:
-                raise ConfigError(info.key, text, f"must be from {info.low} to {info.high}")
+                raise InvalidSettingError(info.key, text, f"must be from {info.low} to {info.high}")
             return number

@@ -24,7 +24,7 @@ from typing import Any
 
 from controller_core.server.logs import bind
 from controller_core.server.settings import config, keys, properties
-from controller_core.server.settings.config import ConfigError, KeyInfo, Settings
+from controller_core.server.settings.config import InvalidSettingError, KeyInfo, Settings
 
 _log = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class LiveConfig:
             try:
                 if info := self._infos.get(key):
                     keys.parse_value(info, value)
-            except ConfigError as error:
+            except InvalidSettingError as error:
                 _log.warning("a setting keeps its value", extra=bind(error=str(error)))
                 continue
             accepted[key] = value.strip()
@@ -139,9 +139,9 @@ def read_file(path: Path) -> dict[str, str]:
     """Return the properties of a start file.
 
     Raises:
-        ConfigError: the file cannot be read or is not a properties text.
+        InvalidSettingError: the file cannot be read or is not a properties text.
     """
     try:
         return properties.parse_file(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise ConfigError("-c", str(path), str(error)) from error
+        raise InvalidSettingError("-c", str(path), str(error)) from error

@@ -4,7 +4,7 @@ The cost is its write gap and its lost messages, by what a canary saw and the ch
 
 Problem: a canary sees gaps and losses and knows no epochs; the controllers know epochs and see no writes.
 Only time joins them, and their clocks differ. Shape: the rule of the reports (package `slo_pipeline`,
-`transforms.failovers`), so that both tell the same:
+`transforms.master_changes.failovers`), so that both tell the same:
 
 ```
  election before        suspected  elected  role taken        election after

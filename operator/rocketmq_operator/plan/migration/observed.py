@@ -109,7 +109,7 @@ class BrokerReport:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreLocation:
+class StoreInClaim:
     """Where a store lies: the claim of its volume, and two paths in that."""
 
     claim: str
@@ -167,7 +167,7 @@ class OldMember:
     live: Live | None = None
     report: BrokerReport | None = None
     no_report_reason: str = ""
-    store_location: StoreLocation | str = ""
+    store_location: StoreInClaim | str = ""
     old_claim: Live | None = None
     new_claim: Live | None = None
     volume: Live | None = None
@@ -304,7 +304,7 @@ def stateful_set_of(pod: str) -> str:
     return pod.rpartition("-")[0]
 
 
-def locate_store(stateful_set: Live, pod: str, store: str, commit_log: str) -> StoreLocation | str:
+def locate_store(stateful_set: Live, pod: str, store: str, commit_log: str) -> StoreInClaim | str:
     """Return where a pod's store lies, or why that is not known.
 
     Args:
@@ -338,7 +338,7 @@ def locate_store(stateful_set: Live, pod: str, store: str, commit_log: str) -> S
     (claim, root), (log_claim, log) = found
     if claim != log_claim:
         return f"{pod} has its log on another volume than its store: {log_claim}, {claim}"
-    return StoreLocation(claim, root, log)
+    return StoreInClaim(claim, root, log)
 
 
 def _is_below(path: str, mount_path: str) -> bool:

@@ -21,7 +21,7 @@ from rocketmq_operator.plan.migration.observed import (
     recorded_pods,
     stateful_set_of,
 )
-from rocketmq_operator.plan.migration.steps import MigrationPlan, MigrationStep, StepAction
+from rocketmq_operator.plan.migration.step_types import MigrationPlan, MigrationStep, StepAction
 from rocketmq_operator.plan.migration.writes import RunPod, Write, scale_stateful_sets, write_annotation
 
 

@@ -16,7 +16,7 @@ from rocketmq_operator.plan.migration.observed import (
     BrokerReport,
     ObservedMigration,
     OldMember,
-    StoreLocation,
+    StoreInClaim,
     VolumeHolder,
     annotation,
     recorded_pods,
@@ -129,7 +129,7 @@ def record_brokers(observed: ObservedMigration) -> tuple[PatchObject, ...]:
 def _record_of_broker(observed: ObservedMigration, member: OldMember) -> BrokerRecord | None:
     """Return the note of a broker; for one that need not answer and does not, its master's properties."""
     report: BrokerReport | None = member.report or observed.first.report
-    if report is None or not isinstance(member.store_location, StoreLocation) or member.volume is None:
+    if report is None or not isinstance(member.store_location, StoreInClaim) or member.volume is None:
         return member.record
     return BrokerRecord(
         claim=member.store_location.claim,

@@ -10,10 +10,11 @@ left out.
 Source: Kubernetes 1.34, pkg/kubelet/kuberuntime/kuberuntime_container.go, convertToKubeContainerStatus.
 """
 
-import json
 import re
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
+
+from rocketmq_operator.plan.common.json_text import parse_json_object
 
 EXIT_MESSAGE_LENGTH_MAX: Final = 180
 _FRAME: Final = re.compile(r"at [\w.$/<>]+\(|\.\.\. \d+ (more|common frames)|File \"|\^+$|~+\^*~*$")
@@ -57,10 +58,8 @@ def _message(line: str) -> str:
     if not line.lstrip().startswith("{"):
         return line
     try:
-        value: Any = json.loads(line)
-    except (ValueError, RecursionError):
-        return line
-    if not isinstance(value, dict):
+        value = parse_json_object(line)
+    except ValueError:
         return line
     texts = [value[key] for key in ("message", "exception") if isinstance(value.get(key), str)]
     return (

@@ -93,10 +93,9 @@ def trouble_of(pod: Live) -> PodTrouble | None:
     unscheduled = _unscheduled(status)
     if unscheduled is not None:
         # What preemption could do says the same again.
-        text = str(unscheduled.get("message") or "the scheduler does not say why").partition(" preemption:")[
-            0
-        ]
-        return PodTrouble("Unschedulable", text[:MESSAGE_LENGTH_MAX])
+        message = str(unscheduled.get("message") or "the scheduler does not say why")
+        text, _, _ = message.partition(" preemption:")
+        return PodTrouble("Unschedulable", text.rstrip(" ,")[:MESSAGE_LENGTH_MAX])
     return next(_container_troubles(status), None)
 
 

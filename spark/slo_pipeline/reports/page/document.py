@@ -6,10 +6,12 @@ Problem: most reports begin with a chart and leave the answer to the reader. Sha
 measured, the state of each objective, four numbers, the last change of master in words and one picture, the
 budget spent; below, everything else in the order in which questions come. No line is better news than the
 lines below it: the verdict is the worst state. One file, no script, no external address, light and dark,
-printable; the same input makes the same bytes, as the page's only clock is the end of its data. Never: no
-number without its unit, no plot without its table.
+printable; the same input makes the same bytes, as the page's only clock is the end of its data. A new section
+is a function that returns `parts.section(...)`, and one line in `render`, which also makes the link to it.
+Never: no number without its unit, no plot without its table.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from slo_pipeline.reports.drawing import charts
@@ -29,30 +31,30 @@ SPENT_GROUPS_MAX: Final = 8
 NAME_CHARACTERS_MAX: Final = 40
 # The colour of the headline by the report's state.
 HEADLINES: Final = {states.OVERSPENT: "alarm", states.BURNING: "warned"}
+METHOD: Final = ("method", "How it is measured")
+"""Anchor and heading of the page's last part."""
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def render(report: Report) -> str:
     """Return the report as one HTML document."""
     cards = cards_of(report)
-    changes = join((_failovers(report, len(cards)), *cards))
-    # Each of the three sections with pictures gets a third of the room that the changes leave.
-    room = max(0, PAGE_BYTES_MAX - OTHERS_BYTES - len(changes.encode())) // 3
+    failovers = _failovers(report, len(cards))
+    # Each of the three sections with pictures gets a third of the room that the changes of master leave.
+    room = max(0, PAGE_BYTES_MAX - OTHERS_BYTES - len(join((failovers, *cards)).encode())) // 3
+    first = (objectives.section(report), failovers)
+    rest = (
+        availability(report, room),
+        latency(report, room),
+        replication(report, room),
+        durability(report),
+        missing.section(report),
+        quality(report),
+    )
     body = tag(
         "body",
-        _header(report),
-        tag(
-            "main",
-            _first_screen(report, len(cards)),
-            objectives.section(report),
-            changes,
-            availability(report, room),
-            latency(report, room),
-            replication(report, room),
-            durability(report),
-            missing.section(report),
-            quality(report),
-        ),
+        _header(report, (*first, *rest)),
+        tag("main", _first_screen(report, len(cards)), *first, *cards, *rest),
         _footer(report),
     )
     return document(f"{report.title}: {words.period(report.start_us, report.end_us)}", body)
@@ -115,18 +117,8 @@ def document(title: str, body: Markup) -> str:
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def _header(report: Report) -> Markup:
-    links = (
-        ("objectives", "Objectives"),
-        ("failovers", "Failovers"),
-        ("availability", "Availability and budget"),
-        ("latency", "Latency"),
-        ("replication", "Replication"),
-        ("durability", "Durability"),
-        ("missing", "Missing or set apart"),
-        ("quality", "Data quality"),
-        ("method", "How it is measured"),
-    )
+def _header(report: Report, sections: Iterable[parts.Section]) -> Markup:
+    links = [*((one.anchor, one.heading) for one in sections), METHOD]
     return tag(
         "header",
         tag("h1", report.title),
@@ -326,7 +318,7 @@ def _last(report: Report, cards: int) -> Markup | None:
     )
 
 
-def _failovers(report: Report, cards: int) -> Markup:
+def _failovers(report: Report, cards: int) -> parts.Section:
     total = len(report.failovers)
     if not total:
         return parts.section("failovers", "Failovers", tag("p", "No master changed in this period."))
@@ -369,7 +361,7 @@ def _footer(report: Report) -> Markup:
     )
     return tag(
         "footer",
-        tag("h2", "How it is measured", id="method"),
+        tag("h2", METHOD[1], id=METHOD[0]),
         tag("dl", *[part for name, meaning in terms for part in (tag("dt", name), tag("dd", meaning))]),
         tag("p", f"Data until {words.iso(report.end_us)} UTC. All times are UTC.", style="margin-top:22px"),
     )

@@ -27,14 +27,14 @@ SILENCES_LISTED_MAX: Final = 5
 SILENT_NAMED_MAX: Final = 3
 
 
-def section(report: Report) -> Markup:
+def section(report: Report) -> parts.Section:
     """Show missing data and rows set apart; say so if nothing is missing."""
     lines = [tag("p", ABSENT[kind], class_="note") for kind in ABSENT if kind in report.absent]
     shown = [*lines, _groups(report), _apart(report)]
     found = [one for one in shown if one is not None]
     if not found:
         found = [tag("p", "Nothing is missing, and no row was set apart.", class_="note")]
-    return parts.section("missing", "What is missing or set apart", *found)
+    return parts.section("missing", "Missing or set apart", *found)
 
 
 def silent(report: Report) -> Markup | None:

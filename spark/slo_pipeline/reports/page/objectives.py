@@ -13,7 +13,7 @@ from typing import Final
 from slo_pipeline.reports.drawing.markup import Markup, join, tag
 from slo_pipeline.reports.page import parts, states
 from slo_pipeline.reports.values import words
-from slo_pipeline.reports.values.model import BurnAlert, ObjectiveResult, Report
+from slo_pipeline.reports.values.model import FiredBurnAlert, ObjectiveResult, Report
 
 SUMMARY_MAX: Final = 12
 GROUP_CHARACTERS_MAX: Final = 48
@@ -82,7 +82,7 @@ def _paged(severities: Counter[str]) -> str:
     return ", ".join(told) or "never"
 
 
-def section(report: Report) -> Markup:
+def section(report: Report) -> parts.Section:
     """Show every objective of every group, and what would have paged."""
     if not report.objectives:
         return parts.section("objectives", "Objectives", tag("p", "Nothing was judged."))
@@ -194,12 +194,12 @@ def paged(report: Report) -> parts.Long:
     return parts.Long("paged", "What would have paged", heads, rows, len(ordered))
 
 
-def _lasted(report: Report, page: BurnAlert) -> str:
+def _lasted(report: Report, page: FiredBurnAlert) -> str:
     lasted = words.ms((page.end_us - page.start_us) / 1_000)
     return f"{lasted}, still firing" if page.end_us >= report.end_us else lasted
 
 
-def _windows(report: Report, page: BurnAlert) -> Iterable[str]:
+def _windows(report: Report, page: FiredBurnAlert) -> Iterable[str]:
     """Return an alert's two windows, marked if the data began after they did."""
     for window in (page.long_window, page.short_window):
         size_s = int(window[:-1]) * UNITS_S[window[-1]]

@@ -170,9 +170,20 @@ def tiles(entries: Iterable[Tile]) -> Markup:
     )
 
 
-def section(name: str, heading: str, *children: object) -> Markup:
+class Section(Markup):
+    """A section of a page, and what a link to it needs."""
+
+    __slots__ = ("anchor", "heading")
+
+    anchor: str
+    heading: str
+
+
+def section(anchor: str, heading: str, *children: object) -> Section:
     """Return a section of the page that links can point at."""
-    return tag("section", tag("h2", heading), *children, id=name)
+    made = Section(tag("section", tag("h2", heading), *children, id=anchor))
+    made.anchor, made.heading = anchor, heading
+    return made
 
 
 def chip(label: str, tone: str = "") -> Markup:

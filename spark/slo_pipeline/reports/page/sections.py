@@ -42,7 +42,7 @@ def _pictures(report: Report, blocks: Iterable[tuple[str, Markup]], bytes_max: i
     return join((tag("p", said, class_="note"), *shown))
 
 
-def availability(report: Report, pictures_bytes_max: int) -> Markup:
+def availability(report: Report, pictures_bytes_max: int) -> parts.Section:
     """Show good, bad and unknown seconds, the budget's burn-down and the check line."""
     changes: dict[str, list[Failover]] = {}
     for one in report.failovers:
@@ -149,7 +149,7 @@ def _strip_table(group: GroupReport) -> Markup:
     return parts.table(("From (UTC)", ">Good s", ">Bad s", ">Unknown s"), rows[:BAD_LISTED_MAX], foot=foot)
 
 
-def latency(report: Report, pictures_bytes_max: int) -> Markup:
+def latency(report: Report, pictures_bytes_max: int) -> parts.Section:
     """Show exact quantiles, latency over time and histograms."""
     table = latency_table(report)
     if not table.row_count:
@@ -223,7 +223,7 @@ def _latency_figures(report: Report, group: GroupReport) -> Markup:
     )
 
 
-def replication(report: Report, pictures_bytes_max: int) -> Markup:
+def replication(report: Report, pictures_bytes_max: int) -> parts.Section:
     """Show how far replicas were behind."""
     pictured = [group for group in detailed(report) if group.lag]
     if not pictured:
@@ -245,7 +245,7 @@ def _lag_figure(report: Report, group: GroupReport) -> tuple[str, Markup]:
     return f"Lag of {group.name}'s replicas", parts.figure(picture, data)
 
 
-def durability(report: Report) -> Markup:
+def durability(report: Report) -> parts.Section:
     """Show what became of every acknowledged message."""
     table = durability_table(report)
     if not table.row_count:
@@ -294,7 +294,7 @@ def _lost_table(report: Report) -> Markup:
     return join((tag("h4", "Lost messages"), parts.table(heads, rows, stacked=True)))
 
 
-def quality(report: Report) -> Markup:
+def quality(report: Report) -> parts.Section:
     """Say how much of the input can be believed."""
     unknown = sum(group.unknown_s for group in report.groups)
     judged = sum(group.good_s + group.bad_s for group in report.groups)

@@ -265,7 +265,7 @@ class ObjectiveResult:
 
 
 @dataclass(frozen=True, slots=True)
-class BurnAlert:
+class FiredBurnAlert:
     """One time that a burn alert would have fired."""
 
     severity: str
@@ -325,7 +325,7 @@ class Report:
     lost_listed: tuple[LostMessage, ...] = ()
     bucket_s: float = 1.0
     objectives: tuple[ObjectiveResult, ...] = ()
-    pages: tuple[BurnAlert, ...] = ()
+    pages: tuple[FiredBurnAlert, ...] = ()
     late_rows: int | None = None
     apart: tuple[ImpossibleTimes, ...] = ()
     absent: tuple[str, ...] = ()

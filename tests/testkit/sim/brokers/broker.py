@@ -30,7 +30,7 @@ from testkit.sim.brokers.broker_ha import BrokerPort, SlaveEnd
 from testkit.sim.brokers.broker_log import BrokerLog
 from testkit.sim.brokers.broker_set import MasterView, Proposal
 from testkit.sim.checks.observations import Observations
-from testkit.sim.controllers.api_answers import Told, of_election, of_notice, of_registration, of_replica_info
+from testkit.sim.controllers import api_answers
 from testkit.sim.loop.simulated_network import Network
 from testkit.sim.loop.virtual_loop import Process, VirtualLoop
 
@@ -46,7 +46,7 @@ DATA_PORT = 10912
 DEFINITE_REFUSALS = frozenset((2000, 2001, 2002, 2003, 2006, 2013))
 
 
-class Broker:
+class SimulatedBroker:
     """One member of a group, on a machine of its own.
 
     Attributes:
@@ -195,7 +195,7 @@ class Broker:
         )
         began_s = self._loop.now_s
         answer = await self._links.call(RequestCode.CONTROLLER_REGISTER_BROKER, header)
-        told = of_registration(answer)
+        told = api_answers.of_registration(answer)
         if told is None:
             return False
         self.registered = True
@@ -207,7 +207,7 @@ class Broker:
         header = headers.ElectMasterRequestHeader(self.group, self.cluster, self.broker_id)
         began_s = self._loop.now_s
         answer = await self._links.call(RequestCode.CONTROLLER_ELECT_MASTER, header)
-        told = of_election(answer)
+        told = api_answers.of_election(answer)
         if told is not None:
             self._observations.call(self.group, began_s, told.seen)
             self._learn(told)
@@ -219,7 +219,7 @@ class Broker:
         )
         if answer.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
             await self._register()
-        told = of_replica_info(answer)
+        told = api_answers.of_replica_info(answer)
         if told is None:
             return
         self._observations.call(self.group, began_s, told.seen)
@@ -252,9 +252,9 @@ class Broker:
         self.notices_doubled += times - 1
         self.notices_delayed += self.notice_delay_s > 0
         for delay_s in (self._random.uniform(0, self.notice_delay_s) for _ in range(times)):
-            self._loop.call_in(self.process, delay_s, self._learn, of_notice(request))
+            self._loop.call_in(self.process, delay_s, self._learn, api_answers.of_notice(request))
 
-    def _learn(self, told: Told) -> None:
+    def _learn(self, told: api_answers.ToldMaster) -> None:
         """Take what the controllers say about the master, if it is newer than the known state."""
         master_id, address, epoch, body = told.master_id, told.address, told.epoch, told.body
         if master_id is None or epoch is None or address is None:

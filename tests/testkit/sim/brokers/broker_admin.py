@@ -13,7 +13,7 @@ from typing import Protocol
 from controller_core.channel.connection import Connection, refuse
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import (
-    EpochEntry,
+    EpochEntryBody,
     EpochEntryCache,
     HAConnectionRuntimeInfo,
     HARuntimeInfo,
@@ -62,7 +62,9 @@ def answer(broker: Administered, connection: Connection, request: RemotingComman
 
 def _epochs(broker: Administered) -> EpochEntryCache:
     epochs = broker.log.epochs
-    entries = tuple(EpochEntry(epochs.end_offset(one.epoch), one.epoch, one.start_offset) for one in epochs)
+    entries = tuple(
+        EpochEntryBody(epochs.end_offset(one.epoch), one.epoch, one.start_offset) for one in epochs
+    )
     broker_id = broker.broker_id if broker.view is None else 0
     return EpochEntryCache(broker_id, broker.group, broker.cluster, entries, broker.log.end)
 

@@ -16,13 +16,13 @@ import asyncio
 import contextlib
 from typing import Any, Protocol, cast
 
-from testkit.sim.brokers.broker_log import BrokerLog, Record
+from testkit.sim.brokers.broker_log import BrokerLog, LoggedMessage
 
 TELL_S = 2.0
 """How often a slave says how far its log goes, when nothing else makes it."""
 
 
-class Link(Protocol):
+class ObjectWriter(Protocol):
     """Writes objects to the other end."""
 
     def write(self, data: Any) -> None:
@@ -34,7 +34,7 @@ class Link(Protocol):
         ...
 
 
-class Owner(Protocol):
+class LinkOwner(Protocol):
     """What the ends of links ask of their broker."""
 
     log: BrokerLog
@@ -66,15 +66,15 @@ class Owner(Protocol):
 class BrokerPort(asyncio.Protocol):
     """A broker's end of a link that somebody dialled."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: LinkOwner) -> None:
         self.owner = owner
-        self.link: Link | None = None
+        self.link: ObjectWriter | None = None
         self.slave_id = 0
         self.sent_end = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the link."""
-        self.link = cast("Link", transport)
+        self.link = cast("ObjectWriter", transport)
 
     def data_received(self, data: Any) -> None:
         """Take an object."""
@@ -118,15 +118,15 @@ class BrokerPort(asyncio.Protocol):
 class SlaveEnd(asyncio.Protocol):
     """A slave's end of the link to its master."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: LinkOwner) -> None:
         self.owner = owner
         self.ended = asyncio.Event()
-        self._link: Link | None = None
+        self._link: ObjectWriter | None = None
         self._goes_on = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Introduce ourselves."""
-        self._link = cast("Link", transport)
+        self._link = cast("ObjectWriter", transport)
         self._link.write(("hello", self.owner.broker_id, self.owner.epoch, self.owner.log.end))
 
     def data_received(self, data: Any) -> None:
@@ -146,7 +146,7 @@ class SlaveEnd(asyncio.Protocol):
                 if offset != log.end:
                     self.close()
                     return
-                log.receive(cast("list[Record]", records))
+                log.receive(cast("list[LoggedMessage]", records))
                 self._link.write(("ack", log.end))
 
     async def lasts(self) -> None:

@@ -16,7 +16,7 @@ from controller_core.remoting.numbers import LogOffset
 from ha_sidecar.epoch.entries import EpochEntry, EpochList, truncation_point
 
 
-class Record(NamedTuple):
+class LoggedMessage(NamedTuple):
     """One message as it lies in the log, and the epoch of the list that covers it."""
 
     epoch: int
@@ -27,7 +27,7 @@ class BrokerLog:
     """Records and epochs."""
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self.records: list[LoggedMessage] = []
         self.epochs = EpochList()
 
     @property
@@ -51,10 +51,10 @@ class BrokerLog:
 
     def append(self, message: str) -> int:
         """Write a message in the newest epoch; return the log's new end."""
-        self.records.append(Record(self.last_epoch, message))
+        self.records.append(LoggedMessage(self.last_epoch, message))
         return self.end
 
-    def receive(self, records: list[Record]) -> None:
+    def receive(self, records: list[LoggedMessage]) -> None:
         """Take records of the master."""
         for record in records:
             self.open_epoch(record.epoch)

@@ -20,7 +20,7 @@ import hashlib
 from dataclasses import dataclass
 
 from controller_core.groups.commands import AlterSyncStateSet, AnyCommand, ElectMaster
-from controller_core.groups.first_elections import IDLE_EPOCHS_MAX
+from controller_core.groups.elections.first_elections import IDLE_EPOCHS_MAX
 from controller_core.groups.group import Group
 from controller_core.groups.keys import BrokerId, GroupKey
 from controller_core.raft.types import Message, MessageType
@@ -30,7 +30,7 @@ _OF_A_LEADER = frozenset((MessageType.APP, MessageType.HEARTBEAT, MessageType.SN
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedEntry:
     """An entry as the first node that applied it saw it."""
 
     index: int
@@ -53,7 +53,7 @@ class Invariants:
         self.applied_max = 0
         self._leader_of: dict[int, int] = {}
         self._vote_of: dict[tuple[int, int], int] = {}
-        self._entry_at: dict[int, Applied] = {}
+        self._entry_at: dict[int, AppliedEntry] = {}
         self._image_at: dict[int, bytes] = {}
         self._master_of: dict[tuple[GroupKey, int], int | None] = {}
 
@@ -98,7 +98,7 @@ class Invariants:
         """A node is about to apply an entry; return whether it is the first to do so."""
         known = self._entry_at.get(index)
         if known is None:
-            self._entry_at[index] = Applied(index, term, data)
+            self._entry_at[index] = AppliedEntry(index, term, data)
             self.applied_max = max(self.applied_max, index)
             return True
         self.require(

@@ -13,7 +13,7 @@ from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey
 from controller_core.groups.replies import Outcome
 from controller_core.remoting.codes import ResponseCode
-from testkit.check.linearizability import PENDING_S, Finding, Interval, Verdict, check
+from testkit.check.linearizability import PENDING_S, Interval, SearchResult, SearchVerdict, check
 from testkit.check.registers import Alter, Call, Register, Transition, step
 from testkit.sim.brokers.broker_log import BrokerLog
 from testkit.sim.checks.invariants import Invariants, register_of
@@ -38,7 +38,7 @@ class OpenCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledged:
+class AcknowledgedMessage:
     """A message that a master acknowledged."""
 
     at_s: float
@@ -54,7 +54,7 @@ class GroupHistory:
 
     calls: list[Interval[Call]] = field(default_factory=list)
     open_calls: list[OpenCall] = field(default_factory=list)
-    acknowledged: list[Acknowledged] = field(default_factory=list)
+    acknowledged: list[AcknowledgedMessage] = field(default_factory=list)
 
     def intervals(self) -> list[Interval[Call]]:
         """Return all calls."""
@@ -62,12 +62,12 @@ class GroupHistory:
         calls.extend(Interval(one.began_s, one.ended_s, one.call) for one in self.open_calls)
         return calls
 
-    def verdict(self) -> Finding[Call]:
+    def verdict(self) -> SearchResult[Call]:
         """Say whether one register can have answered like this."""
         return check(self.intervals(), Register(), step)
 
 
-class Member(Protocol):
+class ObservedBroker(Protocol):
     """The observed state of a broker: its log outlives its process."""
 
     broker_id: int
@@ -84,7 +84,7 @@ class Observations:
     def __init__(self, loop: VirtualLoop, invariants: Invariants) -> None:
         self.groups: dict[str, GroupHistory] = {}
         self.processes: dict[str, Process] = {}
-        self.members: Mapping[str, Sequence[Member]] = {}
+        self.members: Mapping[str, Sequence[ObservedBroker]] = {}
         self._loop = loop
         self._invariants = invariants
         self._trace = hashlib.blake2b(digest_size=16)
@@ -123,7 +123,7 @@ class Observations:
         self.note(f"ack {group} {epoch} {broker_id} {offset} {message}")
         self._invariants.acknowledged(GroupKey(cluster, group), epoch, broker_id)
         self._history(group).acknowledged.append(
-            Acknowledged(self._loop.now_s, epoch, broker_id, offset, message)
+            AcknowledgedMessage(self._loop.now_s, epoch, broker_id, offset, message)
         )
 
     def first_applied(
@@ -189,7 +189,7 @@ class Observations:
         for name, history in self.groups.items():
             finding = history.verdict()
             self._invariants.require(
-                finding.verdict is Verdict.VALID,
+                finding.verdict is SearchVerdict.VALID,
                 f"S5: the history of {name} is {finding.verdict}: "
                 f"after {finding.placed} calls none of {finding.stuck[:4]}",
             )

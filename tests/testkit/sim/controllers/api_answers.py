@@ -10,7 +10,7 @@ from testkit.check.registers import Read
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToldMaster:
     """What an answer or a notice tells of a group's master.
 
     Attributes:
@@ -24,7 +24,7 @@ class Told:
     seen: Read
 
 
-def of_replica_info(answer: RemotingCommand) -> Told | None:
+def of_replica_info(answer: RemotingCommand) -> ToldMaster | None:
     """Read the answer to 1004; None for a refusal."""
     if answer.code != ResponseCode.SUCCESS:
         return None
@@ -38,7 +38,7 @@ def of_replica_info(answer: RemotingCommand) -> Told | None:
     )
 
 
-def of_registration(answer: RemotingCommand) -> Told | None:
+def of_registration(answer: RemotingCommand) -> ToldMaster | None:
     """Read the answer to 1003, which names the master only while it lives; None for a refusal."""
     if answer.code != ResponseCode.SUCCESS:
         return None
@@ -52,7 +52,7 @@ def of_registration(answer: RemotingCommand) -> Told | None:
     )
 
 
-def of_election(answer: RemotingCommand) -> Told | None:
+def of_election(answer: RemotingCommand) -> ToldMaster | None:
     """Read the answer to 1002, also the one that says that the master stays; None for a refusal."""
     if answer.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):
         return None
@@ -62,7 +62,7 @@ def of_election(answer: RemotingCommand) -> Told | None:
     return _told(found.master_broker_id, found.master_address, found.master_epoch, body, "1002")
 
 
-def of_notice(request: RemotingCommand) -> Told:
+def of_notice(request: RemotingCommand) -> ToldMaster:
     """Read a notice (1008)."""
     found = headers.NotifyBrokerRoleChangedRequestHeader.from_ext(request.ext)
     body = SyncStateSet.decode(request.body)
@@ -71,7 +71,7 @@ def of_notice(request: RemotingCommand) -> Told:
 
 def _told(
     master_id: int | None, address: str | None, epoch: int | None, body: SyncStateSet, what: str
-) -> Told:
+) -> ToldMaster:
     seen = Read(
         epoch,
         body.sync_state_set_epoch,
@@ -80,4 +80,4 @@ def _told(
         tells_master=what != "1003" or master_id is not None,
         what=what,
     )
-    return Told(master_id, address, epoch, body, seen)
+    return ToldMaster(master_id, address, epoch, body, seen)

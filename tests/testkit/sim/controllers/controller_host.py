@@ -34,7 +34,8 @@ from controller_core.server.node.state_machine import GroupsMachine
 from controller_core.server.node.types import NotLeaderError, Receiver
 from controller_core.server.settings import config
 from controller_core.server.settings.live_config import LiveConfig
-from testkit.raft.disk import PowerLossError, SimulatedFiles
+from testkit.check.errors import PowerLossError
+from testkit.raft.disk import SimulatedFiles
 from testkit.sim.checks.invariants import Invariants
 from testkit.sim.controllers.controller_parts import (
     NoHttp,

@@ -9,12 +9,9 @@ everything committed before it began.
 from collections.abc import Iterable
 
 from controller_core.log.memory import MemoryStore
+from controller_core.raft.log.unstable import Unstable
 from controller_core.raft.types import Entry, HardState, LogIndex, Message, MessageType, Term
-from controller_core.raft.unstable import Unstable
-
-
-class SafetyViolation(AssertionError):
-    """The schedule led to a state that must not be."""
+from testkit.check.errors import SafetyViolation
 
 
 class SafetyChecks:

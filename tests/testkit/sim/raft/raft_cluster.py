@@ -58,7 +58,7 @@ _FREE = frozenset((MessageType.APP, MessageType.HEARTBEAT, MessageType.SNAP))
 
 
 @dataclass(slots=True)
-class Plan:
+class RaftPlan:
     """What a schedule does; drawn from the seed."""
 
     size: int
@@ -69,7 +69,7 @@ class Plan:
     settings: dict[str, object] = field(default_factory=dict)
 
     @classmethod
-    def draw(cls, random: Random) -> "Plan":
+    def draw(cls, random: Random) -> "RaftPlan":
         """Draw a plan: 3 or 5 nodes, a mild or a bad network, any combination of options."""
         changes = random.random() < 0.3
         size = 5 if changes else random.choice((3, 3, 5))
@@ -248,7 +248,7 @@ class RaftCluster:
         self.random = Random(seed)
         self.scheduler = Scheduler()
         self.checks = SafetyChecks()
-        self.plan = Plan.draw(self.random)
+        self.plan = RaftPlan.draw(self.random)
         self.faults = True
         self.side: dict[int, int] = {}
         self.proposed = 0

@@ -5,7 +5,7 @@ that is needed to see it again.
 """
 
 from controller_core.raft.errors import RaftError
-from testkit.sim.raft.raft_checks import SafetyViolation
+from testkit.check.errors import SafetyViolation
 from testkit.sim.raft.raft_cluster import RaftCluster
 
 DISTURBED_TICKS = 100

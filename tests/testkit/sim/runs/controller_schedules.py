@@ -5,8 +5,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from random import Random
 
-from testkit.sim.checks.observations import Acknowledged, GroupHistory
-from testkit.sim.runs.nemesis import Fault, Nemesis, Plan
+from testkit.sim.checks.observations import AcknowledgedMessage, GroupHistory
+from testkit.sim.runs.nemesis import Fault, FaultPlan, Nemesis
 from testkit.sim.runs.world import Shape, World, make_world
 
 WARM_UP_S = 2.0
@@ -17,7 +17,7 @@ ANEW_KEYS = {"firstElectionWaitMs": "10000", "scanInactiveMasterInterval": "1000
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ScheduleReport:
     """What a schedule led to.
 
     Attributes:
@@ -53,33 +53,36 @@ def draw_shape(random: Random) -> Shape:
     )
 
 
-def run_schedule(seed: int, nemesis: type[Nemesis] = Nemesis) -> Report:
+def run_schedule(seed: int, nemesis: type[Nemesis] = Nemesis) -> ScheduleReport:
     """Run the schedule of a seed."""
     random = Random(seed)
     shape = draw_shape(random)
-    plan = Plan.draw(random)
+    plan = FaultPlan.draw(random)
     with make_world(seed, shape) as world:
         attacker = nemesis(world, Random(seed + 7), plan)
         world.loop.run_until_complete(_run(world, attacker, plan))
         return _report(seed, world, attacker)
 
 
-def run_beginning_anew(seed: int) -> Report:
+def run_beginning_anew(seed: int) -> ScheduleReport:
     """Run a schedule in which all controllers lose their stores once, while brokers run or start again."""
     random = Random(seed)
     shape = replace(draw_shape(random), groups=1, brokers=3, designates=0.0, controller_keys=ANEW_KEYS)
-    plan = Plan((), 0.0)
+    plan = FaultPlan((), 0.0)
     with make_world(seed, shape) as world:
         attacker = Nemesis(world, Random(seed + 7), plan)
         world.loop.run_until_complete(_begin_anew(world, random))
         return _report(seed, world, attacker)
 
 
-def run_with_an_empty_later_epoch(seed: int) -> Report:
-    """Run controllers without a store under brokers with the logs of the example in `groups.member_logs`."""
+def run_with_an_empty_later_epoch(seed: int) -> ScheduleReport:
+    """Run controllers without a store under brokers with the logs of an example.
+
+    The example is in `groups.elections.member_logs`.
+    """
     shape = Shape(controller_keys=ANEW_KEYS)
     with make_world(seed, shape) as world:
-        attacker = Nemesis(world, Random(seed + 7), Plan((), 0.0))
+        attacker = Nemesis(world, Random(seed + 7), FaultPlan((), 0.0))
         (name,) = world.brokers
         longest, empty, follower = world.brokers[name]
         common, later = ("m1", "m2", "m3"), ("m4", "m5")
@@ -98,7 +101,7 @@ def run_with_an_empty_later_epoch(seed: int) -> Report:
         # Of an earlier life, whose elections nobody observed: only the judgement at the end counts.
         world.observations.groups[name] = GroupHistory(
             acknowledged=[
-                Acknowledged(0.0, 1 if message in common else 4, 1, offset, message)
+                AcknowledgedMessage(0.0, 1 if message in common else 4, 1, offset, message)
                 for offset, message in enumerate((*common, *later))
             ]
         )
@@ -149,7 +152,7 @@ async def _begin_anew(world: World, random: Random) -> None:
         world.judge()
 
 
-async def _run(world: World, nemesis: Nemesis, plan: Plan) -> None:
+async def _run(world: World, nemesis: Nemesis, plan: FaultPlan) -> None:
     await world.start()
     await asyncio.sleep(WARM_UP_S)
     end_s = world.loop.now_s + plan.disturbed_s
@@ -162,12 +165,12 @@ async def _run(world: World, nemesis: Nemesis, plan: Plan) -> None:
         world.judge()
 
 
-def _report(seed: int, world: World, nemesis: Nemesis) -> Report:
+def _report(seed: int, world: World, nemesis: Nemesis) -> ScheduleReport:
     histories = world.observations.groups.values()
     outcomes: Counter[str] = Counter()
     for producer in world.producers:
         outcomes.update(producer.outcomes)
-    return Report(
+    return ScheduleReport(
         seed=seed,
         violations=tuple(world.invariants.violations),
         trace=world.observations.trace,

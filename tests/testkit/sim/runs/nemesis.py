@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from testkit.sim.brokers.broker import Broker
+from testkit.sim.brokers.broker import SimulatedBroker
 from testkit.sim.controllers.controller_host import ControllerHost
 from testkit.sim.runs.world import World
 
@@ -55,14 +55,14 @@ class Fault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FaultPlan:
     """Which faults a schedule has, and for how long."""
 
     kinds: tuple[Fault, ...]
     disturbed_s: float
 
     @classmethod
-    def draw(cls, random: Random) -> "Plan":
+    def draw(cls, random: Random) -> "FaultPlan":
         """Draw a plan; damage of a log is rare, since the node is lost for the rest of the run."""
         kinds = [kind for kind in Fault if random.random() < 0.5]
         if Fault.CONTROLLER_DAMAGE in kinds and random.random() < 0.6:
@@ -77,7 +77,7 @@ class Nemesis:
         injected: the number of requests of each kind.
     """
 
-    def __init__(self, world: World, random: Random, plan: Plan) -> None:
+    def __init__(self, world: World, random: Random, plan: FaultPlan) -> None:
         self.injected: Counter[Fault] = Counter()
         self.plan = plan
         self._world = world
@@ -142,7 +142,7 @@ class Nemesis:
         return seen
 
     @staticmethod
-    def _parked(hosts: "list[ControllerHost] | list[Broker]") -> int:
+    def _parked(hosts: "list[ControllerHost] | list[SimulatedBroker]") -> int:
         return sum(one.process.parked for one in hosts)
 
     # -- controllers
@@ -304,7 +304,7 @@ class Nemesis:
 
     # -- brokers
 
-    def _broker(self) -> Broker | None:
+    def _broker(self) -> SimulatedBroker | None:
         living = [one for one in self._world.all_brokers if one.process.alive]
         masters = [one for one in living if one.is_master]
         if masters and self._random.random() < 0.5:
@@ -317,7 +317,7 @@ class Nemesis:
             self._end_broker(victim, Fault.BROKER_KILL)
         return victim is not None
 
-    def _end_broker(self, victim: Broker, fault: Fault) -> None:
+    def _end_broker(self, victim: SimulatedBroker, fault: Fault) -> None:
         victim.process.kill()
         self._note_death(fault, victim.process.alive)
         self._later(self._random.uniform(1.0, DOWN_S[1]), victim.start)

@@ -12,7 +12,7 @@ from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.header import Header
-from testkit.sim.brokers.broker import Broker
+from testkit.sim.brokers.broker import SimulatedBroker
 from testkit.sim.controllers.controller_host import ControllerHost
 from testkit.sim.loop.virtual_loop import Process
 from testkit.sim.runs.world import CLUSTER, Shape, World, make_world
@@ -50,7 +50,7 @@ class Scene:
             raise AssertionError("the group is not known")
         return group
 
-    def broker(self, broker_id: int) -> Broker:
+    def broker(self, broker_id: int) -> SimulatedBroker:
         """Return a member by its id."""
         return next(one for one in self.world.brokers[NAME] if one.broker_id == broker_id)
 

@@ -21,7 +21,7 @@ from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from testkit.sim.brokers.broker import DATA_PORT, DEFINITE_REFUSALS
-from testkit.sim.brokers.broker_ha import Link
+from testkit.sim.brokers.broker_ha import ObjectWriter
 from testkit.sim.checks.observations import Observations
 from testkit.sim.controllers.api_answers import of_election, of_replica_info
 from testkit.sim.loop.simulated_network import Network
@@ -40,12 +40,12 @@ class _ClientEnd(asyncio.Protocol):
     """A client's end of its link to a broker."""
 
     def __init__(self) -> None:
-        self.link: Link | None = None
+        self.link: ObjectWriter | None = None
         self.waiting: dict[int, asyncio.Future[str]] = {}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the link."""
-        self.link = cast("Link", transport)
+        self.link = cast("ObjectWriter", transport)
 
     def data_received(self, data: Any) -> None:
         """Take an answer."""

@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from testkit.check.linearizability import Verdict
-from testkit.sim.runs.controller_schedules import Report
+from testkit.check.linearizability import SearchVerdict
+from testkit.sim.runs.controller_schedules import ScheduleReport
 from testkit.sim.runs.nemesis import Fault
 
 INJECTED_MIN = 10
 """So often a kind must have been injected before its having no effect says something."""
 ACKNOWLEDGED_MIN = 20
 """Acknowledged messages a schedule, on average, below which nothing was at stake."""
-_EXIT = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 2}
+_EXIT = {SearchVerdict.VALID: 0, SearchVerdict.INVALID: 1, SearchVerdict.UNKNOWN: 2}
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Totals:
     effects: Counter[Fault] = field(default_factory=Counter)
     traces: dict[int, str] = field(default_factory=dict)
 
-    def add(self, report: Report) -> None:
+    def add(self, report: ScheduleReport) -> None:
         """Add a schedule."""
         self.schedules += 1
         self.simulated_s += report.simulated_s
@@ -56,7 +56,7 @@ class Totals:
         if report.violations:
             self.failed.append(report.seed)
 
-    def repeat(self, report: Report) -> None:
+    def repeat(self, report: ScheduleReport) -> None:
         """Take the second run of a seed."""
         self.repeated += 1
         if self.traces[report.seed] != report.trace:
@@ -70,13 +70,13 @@ class Totals:
         ]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> SearchVerdict:
         """Return what the schedules say together."""
         if self.failed:
-            return Verdict.INVALID
+            return SearchVerdict.INVALID
         if self.silent or self.differing or self.acknowledged < ACKNOWLEDGED_MIN * self.schedules:
-            return Verdict.UNKNOWN
-        return Verdict.VALID
+            return SearchVerdict.UNKNOWN
+        return SearchVerdict.VALID
 
     @property
     def exit_status(self) -> int:

@@ -1,6 +1,6 @@
 """A simulated installation: controllers, broker groups, clients, and one verdict.
 
-    disturbed   for `Plan.disturbed_s` seconds faults come as the plan allows (`nemesis`)
+    disturbed   for `FaultPlan.disturbed_s` seconds faults come as the plan allows (`nemesis`)
     healed      every cut, crash and pause ends; within `LIVENESS_S` everything must work again:
                 one leader, all controllers with the same bytes, each group with a living master,
                 two in sync, sends acknowledged
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from controller_core.groups.keys import GroupKey
-from testkit.sim.brokers.broker import IN_SYNC_MIN, Broker
+from testkit.sim.brokers.broker import IN_SYNC_MIN, SimulatedBroker
 from testkit.sim.checks.invariants import Invariants
 from testkit.sim.checks.observations import Observations
 from testkit.sim.controllers.controller_host import ControllerHost
@@ -91,13 +91,13 @@ class World:
         for controller in self.controllers:
             controller.processes = self.observations.processes
         addresses = [controller.address for controller in self.controllers]
-        self.brokers: dict[str, list[Broker]] = {}
+        self.brokers: dict[str, list[SimulatedBroker]] = {}
         self.producers: list[Producer] = []
         for number in range(shape.groups):
             name = f"b{number}"
             hosts = [f"10.1.{number}.{member + 1}" for member in range(shape.brokers)]
             self.brokers[name] = [
-                Broker(
+                SimulatedBroker(
                     name,
                     host,
                     addresses,
@@ -143,7 +143,7 @@ class World:
         ]
 
     @property
-    def all_brokers(self) -> list[Broker]:
+    def all_brokers(self) -> list[SimulatedBroker]:
         """Return the brokers of all groups."""
         return [broker for brokers in self.brokers.values() for broker in brokers]
 
@@ -254,7 +254,7 @@ class World:
         }
         self.invariants.require(len(digests) <= 1, "S1: controllers with the same log have other bytes")
 
-    def _judge_messages(self, name: str, brokers: list[Broker]) -> None:
+    def _judge_messages(self, name: str, brokers: list[SimulatedBroker]) -> None:
         history = self.observations.groups.get(name)
         master = next((one for one in brokers if one.is_master), None)
         if history is None or master is None:

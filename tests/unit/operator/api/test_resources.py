@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import ControllersSpec, RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
-from rocketmq_operator.api.crds import custom_resource_definitions
+from rocketmq_operator.api.definitions.crds import custom_resource_definitions
 from rocketmq_operator.api.slo_report import SLOReportSpec
 from rocketmq_operator.plan.common import parts
 from rocketmq_operator.plan.report.executors import threads

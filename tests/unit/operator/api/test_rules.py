@@ -15,7 +15,7 @@ from rocketmq_operator.api.proxy import OWNED_PROXY_KEYS
 from rocketmq_operator.api.slo_report import SLOReportSpec
 from rocketmq_operator.api.topic import TopicSpec
 from rocketmq_operator.handlers.observing.clusters_and_groups import InvalidSpecError, parse_spec
-from testkit.worlds.crd_cases import ACCEPTED_CHANGES, REFUSALS, Refusal, base_spec, merged
+from testkit.worlds.crd_cases import ACCEPTED_CHANGES, REFUSALS, RefusedChange, base_spec, merged
 
 MODELS = {
     "RocketMQCluster": RocketMQClusterSpec,
@@ -29,7 +29,7 @@ MODELS = {
 @pytest.mark.parametrize(
     "refusal", [case for case in REFUSALS if not case.update], ids=lambda case: case.name
 )
-def test_a_spec_that_breaks_a_rule_is_refused_with_field_and_value(refusal: Refusal) -> None:
+def test_a_spec_that_breaks_a_rule_is_refused_with_field_and_value(refusal: RefusedChange) -> None:
     spec = merged(base_spec(refusal.kind), refusal.change)
     with pytest.raises(ValidationError) as refused:
         MODELS[refusal.kind].model_validate(spec)

@@ -109,8 +109,8 @@ async def test_an_api_server_that_is_busy_says_for_how_long(status: int, told: s
 
 @pytest.mark.parametrize(
     "text",
-    ["no JSON\n", '{"object": {}}\n', "x" * (EVENT_BYTES_MAX + 1)],
-    ids=["rubbish", "no type", "no end"],
+    ["no JSON\n", '{"object": {}}\n', "x" * (EVENT_BYTES_MAX + 1), f"{'[' * 100_000}\n", "[]\n"],
+    ids=["rubbish", "no type", "no end", "deep", "no object"],
 )
 async def test_what_is_no_event_is_an_answer_that_failed(text: str) -> None:
     async def rubbish(_: web.Request) -> web.StreamResponse:
@@ -119,3 +119,13 @@ async def test_what_is_no_event_is_an_answer_that_failed(text: str) -> None:
     async with _asked(rubbish) as stream:
         with pytest.raises(PeerUnavailableError, match="the watch broke"):
             await _watched(stream)
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[" * 100_000, "[]"], ids=["rubbish", "deep", "no object"])
+async def test_a_page_that_is_not_a_list_of_objects_is_an_answer_that_failed(text: str) -> None:
+    async def rubbish(_: web.Request) -> web.StreamResponse:
+        return web.Response(text=text)
+
+    async with _asked(rubbish) as stream:
+        with pytest.raises(PeerUnavailableError, match="Pod: no list"):
+            await stream.list("Pod", "shop", LABEL)

@@ -15,7 +15,7 @@ from rocketmq_operator.plan.migration import checks as migration_checks
 from rocketmq_operator.plan.migration.observed import (
     MigrationRequest,
     OldBrokerKind,
-    StoreLocation,
+    StoreInClaim,
     locate_store,
 )
 from rocketmq_operator.plugin import cli, migrate_command
@@ -189,21 +189,21 @@ async def test_the_rights_that_it_takes_are_those_that_the_reference_lists(
 @pytest.mark.parametrize(
     ("mounts", "expected"),
     [
-        ([{"mountPath": "/data"}], StoreLocation("data-old-0", "home/store", "home/store/commitlog")),
-        ([{"mountPath": "/data/home"}], StoreLocation("data-old-0", "store", "store/commitlog")),
-        ([{"mountPath": "/data/home/store"}], StoreLocation("data-old-0", "", "commitlog")),
+        ([{"mountPath": "/data"}], StoreInClaim("data-old-0", "home/store", "home/store/commitlog")),
+        ([{"mountPath": "/data/home"}], StoreInClaim("data-old-0", "store", "store/commitlog")),
+        ([{"mountPath": "/data/home/store"}], StoreInClaim("data-old-0", "", "commitlog")),
         (
             [{"mountPath": "/data/home/store/", "subPath": "a/b"}],
-            StoreLocation("data-old-0", "a/b", "a/b/commitlog"),
+            StoreInClaim("data-old-0", "a/b", "a/b/commitlog"),
         ),
         (
             [{"mountPath": "/data/home/store", "subPath": "s"}, {"mountPath": "/data", "subPath": "d"}],
-            StoreLocation("data-old-0", "s", "s/commitlog"),
+            StoreInClaim("data-old-0", "s", "s/commitlog"),
         ),
         ([{"mountPath": "/data/home/sto"}], "/data/home/store of old-0 lies on no volume of a claim"),
     ],
 )
-def test_a_store_is_found_on_its_volume(mounts: list[Json], expected: StoreLocation | str) -> None:
+def test_a_store_is_found_on_its_volume(mounts: list[Json], expected: StoreInClaim | str) -> None:
     live = stateful_set("old", 1)
     live["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] = [
         {"name": "data", **one} for one in mounts

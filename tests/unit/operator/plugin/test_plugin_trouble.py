@@ -55,8 +55,8 @@ class _Server:
             def do_GET(self) -> None:
                 path = self.path.partition("?")[0]
                 page = served.pages.get(path, _status(404, f"{path} not found"))
-                body = json.dumps(page).encode()
-                self.send_response(page.get("code", 200))
+                body = page if isinstance(page, bytes) else json.dumps(page).encode()
+                self.send_response(500 if isinstance(page, bytes) else page.get("code", 200))
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -145,6 +145,14 @@ def test_a_right_that_lacks_is_told_in_the_api_servers_words(
     server.pages[_GROUPS.format(NAMESPACE)] = _status(403, FORBIDDEN)
     said = _complaint(capsys, 1, "status", "--kubeconfig", server.kubeconfig)
     assert said == f"BrokerGroup: 403 Forbidden: {FORBIDDEN}"
+
+
+def test_an_answer_that_is_not_a_status_is_told_as_it_is(
+    server: _Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.pages[_GROUPS.format(NAMESPACE)] = b"[" * 100_000
+    said = _complaint(capsys, 1, "status", "--kubeconfig", server.kubeconfig)
+    assert said.startswith("BrokerGroup: 500 Internal Server Error: [[[")
 
 
 def test_a_wrong_token_is_told(server: _Server, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import rocketmq_operator
-from controller_core.groups.elections import FailureReason
+from controller_core.groups.elections.election import FailureReason
 from rocketmq_operator.plugin.advice import ADVICE
 
 SOURCES = Path(rocketmq_operator.__file__).parent

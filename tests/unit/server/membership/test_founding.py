@@ -5,37 +5,37 @@ import asyncio
 import pytest
 
 from controller_core.server.membership import founding
-from controller_core.server.membership.founding import Founding, Verdict, weigh
-from controller_core.server.peers.codec import GreetingReply, Refusal
+from controller_core.server.membership.founding import Founding, FoundingVerdict, weigh
+from controller_core.server.peers.codec import GreetingAnswer, GreetingReply
 from controller_core.server.settings.peer_list import Peer, parse_peers
 
 MEMBER = GreetingReply()
-FRESH = GreetingReply(why=Refusal.FOUNDING)
-EMPTY = GreetingReply("no log", Refusal.EMPTY)
-STRANGER = GreetingReply("no peer", Refusal.UNKNOWN)
-LOST = GreetingReply("another store", Refusal.INCARNATION)
-ODD = GreetingReply("another cluster", Refusal.PROTOCOL)
+FRESH = GreetingReply(why=GreetingAnswer.FOUNDING)
+EMPTY = GreetingReply("no log", GreetingAnswer.EMPTY)
+STRANGER = GreetingReply("no peer", GreetingAnswer.UNKNOWN)
+LOST = GreetingReply("another store", GreetingAnswer.INCARNATION)
+ODD = GreetingReply("another cluster", GreetingAnswer.PROTOCOL)
 OTHERS = parse_peers("n1-host1:9878;n2-host2:9878")
 
 
 @pytest.mark.parametrize(
     ("replies", "with_majority", "verdict"),
     [
-        ((EMPTY, EMPTY), False, Verdict.FOUND),
-        ((FRESH, EMPTY), False, Verdict.FOUND),
-        ((), False, Verdict.FOUND),
-        ((EMPTY, None), False, Verdict.ASK_ON),
-        ((EMPTY, None), True, Verdict.FOUND),
-        ((None, None), True, Verdict.ASK_ON),
-        ((EMPTY, ODD), False, Verdict.ASK_ON),
-        ((EMPTY, STRANGER), True, Verdict.WAIT),
-        ((LOST, None), True, Verdict.WAIT),
-        ((EMPTY, EMPTY, EMPTY, LOST), True, Verdict.WAIT),
-        ((EMPTY, MEMBER), True, Verdict.WAIT),
+        ((EMPTY, EMPTY), False, FoundingVerdict.FOUND),
+        ((FRESH, EMPTY), False, FoundingVerdict.FOUND),
+        ((), False, FoundingVerdict.FOUND),
+        ((EMPTY, None), False, FoundingVerdict.ASK_ON),
+        ((EMPTY, None), True, FoundingVerdict.FOUND),
+        ((None, None), True, FoundingVerdict.ASK_ON),
+        ((EMPTY, ODD), False, FoundingVerdict.ASK_ON),
+        ((EMPTY, STRANGER), True, FoundingVerdict.WAIT),
+        ((LOST, None), True, FoundingVerdict.WAIT),
+        ((EMPTY, EMPTY, EMPTY, LOST), True, FoundingVerdict.WAIT),
+        ((EMPTY, MEMBER), True, FoundingVerdict.WAIT),
     ],
 )
 def test_a_node_founds_only_where_nobody_has_a_log(
-    replies: tuple[GreetingReply | None, ...], with_majority: bool, verdict: Verdict
+    replies: tuple[GreetingReply | None, ...], with_majority: bool, verdict: FoundingVerdict
 ) -> None:
     assert weigh(replies, with_majority=with_majority) is verdict
 

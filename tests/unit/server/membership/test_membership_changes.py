@@ -13,7 +13,7 @@ from controller_core.raft.confchange.changes import (
     ConfChangeV2,
 )
 from controller_core.raft.types import ConfState, Message, MessageType, NodeId, Term
-from controller_core.server.node.member_book import Member, encode_member
+from controller_core.server.node.member_book import ControllerMember, encode_member
 from controller_core.server.node.types import (
     ChangeRefusedError,
     ChangeUnderWayError,
@@ -22,11 +22,11 @@ from controller_core.server.node.types import (
 )
 from testkit.processes.troubled_disk import UnsyncedFiles
 from testkit.raft.nodes import LEADER_WITHIN_S, NodeCluster
-from testkit.raft.nodes import Member as RunningNode
+from testkit.raft.nodes import ClusterNode as RunningNode
 
 
 def add(node_id: int, kind: ConfChangeType = ConfChangeType.ADD_LEARNER_NODE) -> ConfChange:
-    member = Member(f"n{node_id - 1}", f"127.0.0.1:{node_id}")
+    member = ControllerMember(f"n{node_id - 1}", f"127.0.0.1:{node_id}")
     return ConfChange(kind, NodeId(node_id), encode_member(member))
 
 
@@ -78,10 +78,10 @@ async def test_a_restart_remembers_the_members_without_any_setting(directory: Pa
         await cluster.stop(2)
         await cluster.stop(1)
         again = await cluster.start(1)
-        assert again.node.book.get(2) == Member("n1", "127.0.0.1:2")
+        assert again.node.book.get(2) == ControllerMember("n1", "127.0.0.1:2")
         await cluster.leader()
         assert again.node.conf_state.learners == (2, 3)
-        assert again.node.book.get(3) == Member("n2", "127.0.0.1:3")
+        assert again.node.book.get(3) == ControllerMember("n2", "127.0.0.1:3")
 
 
 async def test_a_snapshot_is_written_right_after_a_change() -> None:

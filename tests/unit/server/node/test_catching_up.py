@@ -13,7 +13,7 @@ from controller_core.server.node.types import (
     ProposalLostError,
 )
 from controller_core.server.peers import links, transport
-from testkit.raft.nodes import LEADER_WITHIN_S, Member, NodeCluster
+from testkit.raft.nodes import LEADER_WITHIN_S, ClusterNode, NodeCluster
 
 FAR_BEHIND_ENTRIES = 20_000
 ENTRIES_AT_ONCE = 1_000
@@ -33,7 +33,7 @@ async def propose(cluster: NodeCluster, data: bytes) -> None:
         return
 
 
-def follower_of(cluster: NodeCluster, leader: Member) -> int:
+def follower_of(cluster: NodeCluster, leader: ClusterNode) -> int:
     return next(node_id for node_id, member in cluster.members.items() if member is not leader)
 
 

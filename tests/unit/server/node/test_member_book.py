@@ -12,7 +12,7 @@ from controller_core.raft.confchange.changes import (
 )
 from controller_core.raft.types import ConfState, NodeId
 from controller_core.server.node.member_book import (
-    Member,
+    ControllerMember,
     MemberBook,
     MemberBookError,
     encode_member,
@@ -20,12 +20,12 @@ from controller_core.server.node.member_book import (
     wrap,
 )
 
-ONE = Member("n0", "host0:9878", "a1")
-TWO = Member("n1", "host1:9878")
-MEMBERS = st.builds(Member, st.text(max_size=9), st.text(max_size=20), st.text(max_size=9))
+ONE = ControllerMember("n0", "host0:9878", "a1")
+TWO = ControllerMember("n1", "host1:9878")
+MEMBERS = st.builds(ControllerMember, st.text(max_size=9), st.text(max_size=20), st.text(max_size=9))
 
 
-def change(kind: ConfChangeType, node_id: int, member: Member | None = None) -> ConfChange:
+def change(kind: ConfChangeType, node_id: int, member: ControllerMember | None = None) -> ConfChange:
     return ConfChange(kind, NodeId(node_id), b"" if member is None else encode_member(member))
 
 
@@ -57,13 +57,13 @@ def test_a_promotion_without_context_leaves_the_book() -> None:
 
 
 def test_an_update_writes_a_member_anew() -> None:
-    moved = Member("n0", "elsewhere:9878", "a1")
+    moved = ControllerMember("n0", "elsewhere:9878", "a1")
     book = MemberBook({1: ONE}).changed(change(ConfChangeType.UPDATE_NODE, 1, moved), state(1))
     assert book.get(1) == moved
 
 
 @given(st.dictionaries(st.integers(1, 2**40), MEMBERS, max_size=9), st.binary(max_size=50))
-def test_a_snapshot_gives_back_book_and_state(members: dict[int, Member], data: bytes) -> None:
+def test_a_snapshot_gives_back_book_and_state(members: dict[int, ControllerMember], data: bytes) -> None:
     book = MemberBook(members)
     assert unwrap(wrap(book, data)) == (book, data)
 

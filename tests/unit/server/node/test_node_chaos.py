@@ -37,7 +37,7 @@ DONE_MIN = 6
 FAILED = (NotLeaderError, ProposalDroppedError, ProposalLostError)
 
 
-class Network:
+class LossyNetwork:
     """Carries messages between transports, with the configured faults."""
 
     def __init__(self, seed: int) -> None:
@@ -64,9 +64,9 @@ class Network:
 
 
 class NetworkTransport:
-    """One node's end of a `Network`."""
+    """One node's end of a `LossyNetwork`."""
 
-    def __init__(self, network: Network, node_id: int) -> None:
+    def __init__(self, network: LossyNetwork, node_id: int) -> None:
         self._network = network
         self._node_id = node_id
 
@@ -91,7 +91,7 @@ class Chaos:
     """The nodes, their clients, and the clients' answers."""
 
     def __init__(self, seed: int) -> None:
-        self.network = Network(seed)
+        self.network = LossyNetwork(seed)
         self.rng = random.Random(seed + 1)
         initial = Snapshot(LogIndex(1), Term(1), ConfState(voters=tuple(NodeId(each) for each in IDS)))
         self.stores = {node_id: MemoryStore(initial) for node_id in IDS}

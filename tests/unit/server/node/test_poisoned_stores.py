@@ -11,7 +11,7 @@ from controller_core.groups.replies import Outcome
 from controller_core.remoting.codes import ResponseCode
 from controller_core.server.node.state_machine import GroupsMachine
 from testkit.raft.groups import stamp
-from testkit.raft.nodes import Member, NodeCluster
+from testkit.raft.nodes import ClusterNode, NodeCluster
 from testkit.raft.poisoned_stores import POISON_INDEX, write_poisoned_store
 
 NODES = 3
@@ -25,7 +25,7 @@ WRITTEN_BY_OLDER_RELEASE = {
 WITHIN_S = 60.0
 
 
-def _machine(member: Member) -> GroupsMachine:
+def _machine(member: ClusterNode) -> GroupsMachine:
     machine: Any = member.machine
     assert isinstance(machine, GroupsMachine)
     return machine

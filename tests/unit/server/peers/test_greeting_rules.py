@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller_core.server.peers.codec import PROTOCOL_VERSION, Greeting, Refusal
+from controller_core.server.peers.codec import PROTOCOL_VERSION, Greeting, GreetingAnswer
 from controller_core.server.peers.greeting_rules import Identity, KnownPeer, judge, store_fingerprint
 
 OWN = Identity("main", 1, "store1", "host1:9878")
@@ -15,23 +15,23 @@ WELCOME = Greeting(PROTOCOL_VERSION, "main", 2, 1, "store2", "store1")
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({}, Refusal.NONE),
-        ({"expected": ""}, Refusal.NONE),
-        ({"from_id": 3, "incarnation": "first seen"}, Refusal.NONE),
-        ({"version": 1}, Refusal.PROTOCOL),
-        ({"cluster": "other"}, Refusal.PROTOCOL),
-        ({"to_id": 2}, Refusal.PROTOCOL),
-        ({"expected": "store0"}, Refusal.PROTOCOL),
-        ({"from_id": 4}, Refusal.UNKNOWN),
-        ({"from_id": 1}, Refusal.UNKNOWN),
-        ({"incarnation": "new"}, Refusal.INCARNATION),
-        ({"incarnation": ""}, Refusal.INCARNATION),
+        ({}, GreetingAnswer.NONE),
+        ({"expected": ""}, GreetingAnswer.NONE),
+        ({"from_id": 3, "incarnation": "first seen"}, GreetingAnswer.NONE),
+        ({"version": 1}, GreetingAnswer.PROTOCOL),
+        ({"cluster": "other"}, GreetingAnswer.PROTOCOL),
+        ({"to_id": 2}, GreetingAnswer.PROTOCOL),
+        ({"expected": "store0"}, GreetingAnswer.PROTOCOL),
+        ({"from_id": 4}, GreetingAnswer.UNKNOWN),
+        ({"from_id": 1}, GreetingAnswer.UNKNOWN),
+        ({"incarnation": "new"}, GreetingAnswer.INCARNATION),
+        ({"incarnation": ""}, GreetingAnswer.INCARNATION),
     ],
 )
-def test_a_member_is_judged_by_who_it_is(changed: dict[str, object], why: Refusal) -> None:
+def test_a_member_is_judged_by_who_it_is(changed: dict[str, object], why: GreetingAnswer) -> None:
     reply = judge(replace_greeting(changed), OWN, PEERS, waiting=False)
     assert reply.why == why
-    assert bool(reply.reason) == (why is not Refusal.NONE)
+    assert bool(reply.reason) == (why is not GreetingAnswer.NONE)
     assert reply.incarnation == ""
     assert not any(store in reply.reason for store in ("store1", "store2"))
 
@@ -39,22 +39,23 @@ def test_a_member_is_judged_by_who_it_is(changed: dict[str, object], why: Refusa
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({}, Refusal.NONE),
-        ({"from_id": 9}, Refusal.NONE),
-        ({"expected": ""}, Refusal.EMPTY),
-        ({"expected": "store0"}, Refusal.EMPTY),
-        ({"cluster": "other"}, Refusal.PROTOCOL),
+        ({}, GreetingAnswer.NONE),
+        ({"from_id": 9}, GreetingAnswer.NONE),
+        ({"expected": ""}, GreetingAnswer.EMPTY),
+        ({"expected": "store0"}, GreetingAnswer.EMPTY),
+        ({"cluster": "other"}, GreetingAnswer.PROTOCOL),
     ],
 )
 def test_a_node_without_a_cluster_is_open_only_to_who_knows_its_store(
-    changed: dict[str, object], why: Refusal
+    changed: dict[str, object], why: GreetingAnswer
 ) -> None:
     assert judge(replace_greeting(changed), OWN, {}, waiting=True).why == why
 
 
 def test_a_node_without_an_incarnation_is_open_to_nobody_while_it_waits() -> None:
     assert (
-        judge(replace_greeting({"expected": ""}), Identity("main", 1), {}, waiting=True).why == Refusal.EMPTY
+        judge(replace_greeting({"expected": ""}), Identity("main", 1), {}, waiting=True).why
+        == GreetingAnswer.EMPTY
     )
 
 

@@ -21,16 +21,16 @@ from controller_core.raft.types import (
     Snapshot,
     Term,
 )
-from controller_core.server.node.applied import Applied
+from controller_core.server.node.applied import AppliedLog
 from controller_core.server.node.member_book import MemberBook, wrap
 from controller_core.server.node.state_machine import GroupsMachine
 from controller_core.server.peers import codec
-from controller_core.server.peers.codec import Greeting, Refusal
+from controller_core.server.peers.codec import Greeting, GreetingAnswer
 from controller_core.server.peers.greeting_rules import store_fingerprint
 from controller_core.server.peers.transport import PeerTransport
 from testkit.processes.ports import free_port
 from testkit.processes.troubled_disk import UnsyncedFiles
-from testkit.raft.nodes import Member, NodeCluster
+from testkit.raft.nodes import ClusterNode, NodeCluster
 
 WITHIN_S = 60.0
 VOTERS = ConfState(voters=(NodeId(1), NodeId(2), NodeId(3)))
@@ -67,7 +67,7 @@ async def stranger(port: int, name: int, to: int, *, asks: bool = False) -> Asyn
             await writer.wait_closed()
 
 
-def hostile(victim: Member, name: int) -> list[tuple[str, Message]]:
+def hostile(victim: ClusterNode, name: int) -> list[tuple[str, Message]]:
     """Return messages that broke nodes, each with the reason it is refused for."""
     node_id, term = victim.node.config.node_id, victim.node.term
     to, from_ = NodeId(node_id), NodeId(name)
@@ -106,7 +106,7 @@ async def test_what_no_member_sends_changes_nothing_and_is_counted_and_logged_on
                         reason = "form"  # The connection is another node's.
                     expected[reason] = expected.get(reason, 0) + 1
                     async with stranger(victim.transport.port, name, node_id) as intruder:
-                        assert intruder.reply.why == Refusal.NONE
+                        assert intruder.reply.why == GreetingAnswer.NONE
                         assert await intruder.send(message), message
                 assert victim.transport.refusals.counts == expected
                 expected.clear()
@@ -144,7 +144,7 @@ async def test_an_answer_to_a_stranger_never_tells_a_store() -> None:
             for asks in (False, True):
                 for name, to in ((2, 1), (7, 1), (1, 1), (2, 3)):
                     async with stranger(transport.port, name, to, asks=asks) as intruder:
-                        assert intruder.reply.why != Refusal.NONE
+                        assert intruder.reply.why != GreetingAnswer.NONE
                         assert intruder.reply.incarnation == ""
                         assert "secret" not in intruder.reply.reason
     finally:
@@ -166,14 +166,14 @@ def test_a_stores_fingerprint_tells_stores_apart_and_is_not_the_store() -> None:
     ],
 )
 def test_the_groups_of_a_snapshot_are_read_before_it_is_taken(image: Image, problem: str | None) -> None:
-    applied = Applied(GroupsMachine(), Snapshot())
+    applied = AppliedLog(GroupsMachine(), Snapshot())
     snapshot = Snapshot(LogIndex(9), Term(1), VOTERS, wrap(MemberBook(), encode_image(image)))
     assert applied.snapshot_problem(snapshot) == problem
 
 
 def test_a_snapshot_that_takes_the_groups_backwards_is_refused() -> None:
     image = encode_image(Image(applied_index=5, applied_term=1, last_sequence=40))
-    applied = Applied(GroupsMachine(), Snapshot(LogIndex(5), Term(1), VOTERS, image))
+    applied = AppliedLog(GroupsMachine(), Snapshot(LogIndex(5), Term(1), VOTERS, image))
     for state, problem in (
         (Image(applied_index=9), "its last event is 0, this node has 40"),
         (Image(applied_index=4, last_sequence=41), "its state is of index 4, expected 5 to 9"),
@@ -185,5 +185,5 @@ def test_a_snapshot_that_takes_the_groups_backwards_is_refused() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"rubbish", b"RMQHAMB1\0\0\0\5xxxxx", wrap(MemberBook(), b"")])
 def test_a_snapshot_that_cannot_be_read_is_refused_before_it_is_on_disk(data: bytes) -> None:
-    applied = Applied(GroupsMachine(), Snapshot(LogIndex(1), Term(1), VOTERS, GroupsMachine().snapshot()))
+    applied = AppliedLog(GroupsMachine(), Snapshot(LogIndex(1), Term(1), VOTERS, GroupsMachine().snapshot()))
     assert applied.snapshot_problem(Snapshot(LogIndex(9), Term(1), VOTERS, data))

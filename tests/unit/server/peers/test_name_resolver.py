@@ -9,7 +9,7 @@ from controller_core.server.peers import name_resolver
 from controller_core.server.peers.name_resolver import Resolver
 
 
-class NameServer:
+class SteeredResolver:
     """Stands in for the system's resolver."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,14 +29,14 @@ class NameServer:
 
 
 async def test_an_address_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = NameServer(monkeypatch)
+    server = SteeredResolver(monkeypatch)
     assert await Resolver().resolve("127.0.0.1", 5) == ("127.0.0.1", 5)
     assert await Resolver().resolve("::1", 5) == ("::1", 5)
     assert server.asked == []
 
 
 async def test_those_who_ask_together_share_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    server, resolver = NameServer(monkeypatch), Resolver()
+    server, resolver = SteeredResolver(monkeypatch), Resolver()
     server.open.clear()
     asking = [asyncio.ensure_future(resolver.resolve("n0.controllers", 9)) for _ in range(5)]
     await asyncio.sleep(0)
@@ -50,7 +50,7 @@ async def test_those_who_ask_together_share_one_question(monkeypatch: pytest.Mon
 async def test_a_name_server_that_hangs_does_not_hide_a_known_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    server, resolver = NameServer(monkeypatch), Resolver()
+    server, resolver = SteeredResolver(monkeypatch), Resolver()
     await resolver.resolve("n0.controllers", 9)
     server.open.clear()
     monkeypatch.setattr(name_resolver, "ANSWER_WITHIN_S", 0.01)
@@ -63,7 +63,7 @@ async def test_a_name_server_that_hangs_does_not_hide_a_known_address(
 async def test_a_new_address_is_taken_and_a_lost_name_keeps_the_last_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    server, resolver = NameServer(monkeypatch), Resolver()
+    server, resolver = SteeredResolver(monkeypatch), Resolver()
     server.answer, kept = [], server.answer
     with pytest.raises(OSError, match="no such name"):
         await resolver.resolve("n0.controllers", 9)

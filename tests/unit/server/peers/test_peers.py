@@ -27,6 +27,7 @@ from controller_core.server.peers import codec, links
 from controller_core.server.peers import transport as transport_module
 from controller_core.server.peers.codec import Greeting
 from controller_core.server.peers.transport import PeerTransport
+from testkit.fakes.peer_receiver import RecordingReceiver
 from testkit.processes.ports import free_port
 
 WITHIN_S = 60.0
@@ -40,36 +41,15 @@ def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "SILENT_MS_MAX", 600_000)
 
 
-class Ear:
-    """A receiver that keeps what it hears."""
-
-    def __init__(self) -> None:
-        self.messages: asyncio.Queue[Message] = asyncio.Queue()
-        self.unreachable: asyncio.Queue[int] = asyncio.Queue()
-        self.snapshots: asyncio.Queue[tuple[int, bool]] = asyncio.Queue()
-
-    def receive(self, message: Message) -> None:
-        """Keep a message."""
-        self.messages.put_nowait(message)
-
-    def peer_unreachable(self, node_id: int) -> None:
-        """Keep a report."""
-        self.unreachable.put_nowait(node_id)
-
-    def snapshot_sent(self, node_id: int, ok: bool) -> None:
-        """Keep a report."""
-        self.snapshots.put_nowait((node_id, ok))
-
-
 @contextlib.asynccontextmanager
 async def transports(
     count: int = 2, clusters: dict[int, str] | None = None
-) -> AsyncIterator[list[tuple[PeerTransport, Ear]]]:
+) -> AsyncIterator[list[tuple[PeerTransport, RecordingReceiver]]]:
     addresses = {node_id: ("127.0.0.1", free_port()) for node_id in range(1, count + 1)}
     made = []
     for node_id in addresses:
         cluster = (clusters or {}).get(node_id, "main")
-        made.append((PeerTransport(cluster, node_id, addresses, bind_host="127.0.0.1"), Ear()))
+        made.append((PeerTransport(cluster, node_id, addresses, bind_host="127.0.0.1"), RecordingReceiver()))
     for transport, ear in made:
         await transport.start(ear)
     try:
@@ -83,7 +63,7 @@ def beat(from_: int, to: int, term: int = 1) -> Message:
     return Message(MessageType.HEARTBEAT, NodeId(to), NodeId(from_), Term(term))
 
 
-async def send_until_heard(transport: PeerTransport, message: Message, ear: Ear) -> None:
+async def send_until_heard(transport: PeerTransport, message: Message, ear: RecordingReceiver) -> None:
     """Send repeatedly, as Raft does, until the other end has received all messages up to then."""
     async with asyncio.timeout(WITHIN_S):
         while ear.messages.empty():
@@ -133,10 +113,10 @@ async def test_a_message_to_a_peer_that_is_away_is_dropped_and_reported() -> Non
 
 async def test_a_peer_that_comes_back_is_dialled_again() -> None:
     addresses = {1: ("127.0.0.1", free_port()), 2: ("127.0.0.1", free_port())}
-    first, own = PeerTransport("main", 1, addresses, bind_host="127.0.0.1"), Ear()
+    first, own = PeerTransport("main", 1, addresses, bind_host="127.0.0.1"), RecordingReceiver()
     await first.start(own)
     for _ in range(3):
-        second, ear = PeerTransport("main", 2, addresses, bind_host="127.0.0.1"), Ear()
+        second, ear = PeerTransport("main", 2, addresses, bind_host="127.0.0.1"), RecordingReceiver()
         await second.start(ear)
         await send_until_heard(first, beat(1, 2), ear)
         await second.stop()
@@ -218,8 +198,8 @@ async def test_a_peer_that_does_not_read_costs_nobody_else_anything(monkeypatch:
 
     writers: list[asyncio.StreamWriter] = []
     deaf = await asyncio.start_server(accept_and_fall_silent, *addresses[3])
-    first, own = PeerTransport("main", 1, addresses, bind_host="127.0.0.1"), Ear()
-    second, ear = PeerTransport("main", 2, addresses, bind_host="127.0.0.1"), Ear()
+    first, own = PeerTransport("main", 1, addresses, bind_host="127.0.0.1"), RecordingReceiver()
+    second, ear = PeerTransport("main", 2, addresses, bind_host="127.0.0.1"), RecordingReceiver()
     await first.start(own)
     await second.start(ear)
     await send_until_heard(first, beat(1, 2), ear)

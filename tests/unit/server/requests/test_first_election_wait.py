@@ -8,11 +8,11 @@ import pytest
 from controller_core.groups.commands import LiveBroker
 from controller_core.groups.keys import ReplicaKey
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server.clock import Clock
-from controller_core.server.masters.broker_questions import RefusedError
-from controller_core.server.masters.first_elections import STRANGER_WAITS, FirstElections
-from controller_core.server.masters.heartbeats import HeartbeatReceiver
+from controller_core.server.common.broker_questions import RefusedError
+from controller_core.server.elections.first_elections import STRANGER_WAITS, FirstElections
+from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.settings.config import load
+from testkit.clocks.stepped import SteppedClock
 from testkit.raft.groups import KEY, GroupsDriver
 
 SETTINGS = {"controllerDLegerGroup": "unit", "controllerDLegerPeers": "n0-127.0.0.1:1"}
@@ -21,19 +21,7 @@ DAY_MS = 86_400_000
 SILENT_AFTER_MS = 2 * DAY_MS
 
 
-class SteppedClock(Clock):
-    """Stands still until a test moves it."""
-
-    def __init__(self) -> None:
-        super().__init__("unit")
-        self.at_ms = 1_000
-
-    def now_ms(self) -> int:
-        """Return the time that the test has set."""
-        return self.at_ms
-
-
-class Leader:
+class LeaderWithOldMembers:
     """A leader that has taken up members of an earlier life."""
 
     def __init__(self, *taken_up: int) -> None:
@@ -84,7 +72,7 @@ async def _no_broker(address: str, _request: RemotingCommand, _timeout_s: float)
 
 
 def test_the_election_is_due_exactly_when_the_wait_is_over_that_began_with_all_members_heard() -> None:
-    leader = Leader(1, 2)
+    leader = LeaderWithOldMembers(1, 2)
     leader.hear(1, 2)
     assert not leader.is_due()
     assert leader.is_due_after(WAIT_MS)
@@ -94,7 +82,7 @@ def test_the_election_is_due_exactly_when_the_wait_is_over_that_began_with_all_m
 def test_the_election_is_never_due_while_a_member_is_missing_and_waits_anew_once_it_has_come(
     taken_up: tuple[int, ...],
 ) -> None:
-    leader = Leader(*taken_up)
+    leader = LeaderWithOldMembers(*taken_up)
     leader.hear(1, 3)
     for _ in range(10):
         leader.clock.at_ms += DAY_MS // 10
@@ -106,7 +94,7 @@ def test_the_election_is_never_due_while_a_member_is_missing_and_waits_anew_once
 
 
 def test_a_new_member_begins_the_wait_anew() -> None:
-    leader = Leader(1, 2)
+    leader = LeaderWithOldMembers(1, 2)
     leader.hear(1, 2)
     assert not leader.is_due()
     leader.clock.at_ms += WAIT_MS - 1
@@ -117,14 +105,14 @@ def test_a_new_member_begins_the_wait_anew() -> None:
 
 
 def test_unregistered_members_hold_the_election_for_ten_waits_and_no_longer() -> None:
-    leader = Leader(1, 2)
+    leader = LeaderWithOldMembers(1, 2)
     leader.hear(1, 2, 7)
     assert not leader.is_due()
     assert leader.is_due_after(STRANGER_WAITS * WAIT_MS)
 
 
 def test_a_changed_wait_counts_at_once() -> None:
-    leader = Leader(1)
+    leader = LeaderWithOldMembers(1)
     leader.hear(1)
     assert not leader.is_due()
     leader.clock.at_ms += 5_000

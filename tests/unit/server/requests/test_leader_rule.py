@@ -7,7 +7,7 @@ import pytest
 from controller_core.channel.errors import CallTimeoutError, ConnectError
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server.node.types import NotLeaderError, ProposalDroppedError, ProposalLostError
+from controller_core.server.node.types import CommandDroppedError, NotLeaderError, ProposalLostError
 from controller_core.server.requests import leader_rule
 from controller_core.server.requests.forwarding import FORWARDED_BY_FIELD
 from controller_core.server.requests.leader_rule import LeaderRule
@@ -111,7 +111,7 @@ async def test_a_leader_that_has_just_lost_its_office_is_not_the_last_word() -> 
     assert (await _serve(FakeNode(OTHER), forwarder)).code == 0
 
 
-@pytest.mark.parametrize("error", [NotLeaderError(None), ProposalDroppedError()])
+@pytest.mark.parametrize("error", [NotLeaderError(None), CommandDroppedError()])
 async def test_what_was_refused_unserved_is_tried_anew_even_if_it_must_not_be_repeated(
     error: Exception,
 ) -> None:

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from controller_core.channel.connection import Connection
 from controller_core.channel.endpoints import connect
-from controller_core.groups.broker_ids import BROKER_ID_MAX
 from controller_core.groups.commands import COMMAND_BYTES_MAX, ApplyBrokerId, encode
 from controller_core.groups.group import Replica
 from controller_core.groups.keys import GroupKey
+from controller_core.groups.members.broker_ids import BROKER_ID_MAX
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.text_bounds import (
@@ -25,7 +25,7 @@ from controller_core.remoting.text_bounds import (
     one_line,
     text_problem,
 )
-from controller_core.server.masters.heartbeats import captured
+from controller_core.server.elections.heartbeats import captured
 from controller_core.server.node.types import ENTRY_BYTES_MAX
 from controller_core.server.requests import unknown_members
 from testkit.products.one_controller import OneNode

@@ -17,7 +17,7 @@ from controller_core.remoting.bodies import (
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import FrameDecoder, encode
-from controller_core.server.masters import notice_order, notifier
+from controller_core.server.notices import notice_order, notifier
 from controller_core.server.requests.forwarding import FORWARDED_BY_FIELD
 from controller_core.server.settings.properties import parse
 from testkit.fakes.broker import FakeBroker

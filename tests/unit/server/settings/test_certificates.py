@@ -19,11 +19,12 @@ from controller_core.channel.errors import ChannelError
 from controller_core.raft.types import Message, MessageType, NodeId, Term
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server.masters.notifier import Notifier
+from controller_core.server.notices.notifier import Notifier
 from controller_core.server.peers.transport import PeerTransport
 from controller_core.server.settings.certificates import Certificates, Tls
-from controller_core.server.settings.config import ConfigError, load
-from testkit.processes.certificates import Authority, Pair
+from controller_core.server.settings.config import InvalidSettingError, load
+from testkit.fakes.peer_receiver import RecordingReceiver
+from testkit.processes.certificates import Authority, CertificateFiles
 from testkit.processes.ports import free_port
 from testkit.products.one_controller import OneNode, one_node
 
@@ -37,7 +38,7 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-def remoting_keys(authority: Authority, pair: Pair, **more: str) -> dict[str, str]:
+def remoting_keys(authority: Authority, pair: CertificateFiles, **more: str) -> dict[str, str]:
     return {
         "tls.server.certPath": str(pair.cert),
         "tls.server.keyPath": str(pair.key),
@@ -134,25 +135,8 @@ async def serial(certificates: Certificates, authority: Authority) -> Any:
     return found
 
 
-class Ear:
-    """A receiver that keeps what it hears."""
-
-    def __init__(self) -> None:
-        self.messages: asyncio.Queue[Message] = asyncio.Queue()
-
-    def receive(self, message: Message) -> None:
-        """Keep a message."""
-        self.messages.put_nowait(message)
-
-    def peer_unreachable(self, node_id: int) -> None:
-        """Nothing to keep."""
-
-    def snapshot_sent(self, node_id: int, ok: bool) -> None:
-        """Nothing to keep."""
-
-
 @contextlib.asynccontextmanager
-async def peers(first: Tls, second: Tls) -> AsyncIterator[tuple[PeerTransport, Ear]]:
+async def peers(first: Tls, second: Tls) -> AsyncIterator[tuple[PeerTransport, RecordingReceiver]]:
     addresses = {1: ("127.0.0.1", free_port()), 2: ("127.0.0.1", free_port())}
     made = []
     for node_id, tls in ((1, first), (2, second)):
@@ -163,7 +147,7 @@ async def peers(first: Tls, second: Tls) -> AsyncIterator[tuple[PeerTransport, E
                 "main", node_id, addresses, bind_host="127.0.0.1", server_ssl=server, client_ssl=client
             )
         )
-    ears = [Ear(), Ear()]
+    ears = [RecordingReceiver(), RecordingReceiver()]
     for transport, ear in zip(made, ears, strict=True):
         await transport.start(ear)
     try:
@@ -173,7 +157,7 @@ async def peers(first: Tls, second: Tls) -> AsyncIterator[tuple[PeerTransport, E
             await transport.stop()
 
 
-def peer_tls(authority: Authority, pair: Pair) -> Tls:
+def peer_tls(authority: Authority, pair: CertificateFiles) -> Tls:
     given = {
         **ALONE,
         "peerTlsCertPath": str(pair.cert),
@@ -183,7 +167,7 @@ def peer_tls(authority: Authority, pair: Pair) -> Tls:
     return Tls(load(given)[0])
 
 
-async def heard(transport: PeerTransport, ear: Ear, within_s: float) -> bool:
+async def heard(transport: PeerTransport, ear: RecordingReceiver, within_s: float) -> bool:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(within_s):
             while ear.messages.empty():
@@ -244,7 +228,7 @@ async def test_a_change_over_http_needs_a_certificate_where_one_is_asked_for(
     ],
 )
 def test_settings_that_cannot_be_used_are_refused_by_name(given: dict[str, str], text: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(InvalidSettingError) as caught:
         Tls(load({**ALONE, **given})[0])
     assert text in str(caught.value)
 
@@ -254,7 +238,7 @@ def test_a_client_that_must_be_verified_needs_somebody_to_verify_it(
 ) -> None:
     given = remoting_keys(authority, authority.sign("node"), need_client_auth="require")
     given["tls.server.trustCertPath"] = ""
-    with pytest.raises(ConfigError, match="trustCertPath"):
+    with pytest.raises(InvalidSettingError, match="trustCertPath"):
         Tls(load({**ALONE, **given})[0])
     assert os.listdir(tmp_path)
 
@@ -293,5 +277,5 @@ def test_brokers_are_dialled_plain_unless_told_otherwise_and_half_a_pair_is_refu
 ) -> None:
     pair = authority.sign("controller")
     assert Tls(load(ALONE | {"tls.client.trustCertPath": str(authority.trust)})[0]).broker_client is None
-    with pytest.raises(ConfigError, match=r"tls\.client\.keyPath"):
+    with pytest.raises(InvalidSettingError, match=r"tls\.client\.keyPath"):
         Tls(load(ALONE | {"tls.enable": "true", "tls.client.certPath": str(pair.cert)})[0])

@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from controller_core.server.settings.config import ConfigError, Settings, key_infos, load, reference_lines
+from controller_core.server.settings.config import (
+    InvalidSettingError,
+    Settings,
+    key_infos,
+    load,
+    reference_lines,
+)
 from controller_core.server.settings.peer_list import PeerListError, format_peers, parse_peers
 
 PEERS = "n0-127.0.0.1:9878;n1-127.0.0.1:9888;n2-127.0.0.1:9898"
@@ -63,7 +69,7 @@ def test_a_listen_port_that_disagrees_with_the_peers_is_told() -> None:
     ],
 )
 def test_a_bad_value_names_key_and_value(key: str, value: str, hint: str) -> None:
-    with pytest.raises(ConfigError, match=hint) as caught:
+    with pytest.raises(InvalidSettingError, match=hint) as caught:
         load(REQUIRED | {key: value})
     assert caught.value.key == key
     assert f"{key}={value!r}" in str(caught.value)
@@ -71,7 +77,7 @@ def test_a_bad_value_names_key_and_value(key: str, value: str, hint: str) -> Non
 
 @pytest.mark.parametrize("key", ["controllerDLegerGroup", "controllerDLegerPeers"])
 def test_a_missing_required_key_is_named(key: str) -> None:
-    with pytest.raises(ConfigError, match=f"{key}: is required"):
+    with pytest.raises(InvalidSettingError, match=f"{key}: is required"):
         load({name: value for name, value in REQUIRED.items() if name != key})
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_core.server.settings.config import ConfigError, load
+from controller_core.server.settings.config import InvalidSettingError, load
 from controller_core.server.settings.java_stores import java_store
 from controller_core.server.settings.live_config import read_file
 from controller_core.server.settings.peer_list import PeerListError, parse_peers
@@ -48,7 +48,7 @@ from controller_core.server.settings.peer_list import PeerListError, parse_peers
 def test_a_list_that_is_not_one_is_refused_with_the_part_named(text: str, said: str) -> None:
     with pytest.raises(PeerListError, match=said):
         parse_peers(text)
-    with pytest.raises(ConfigError, match="controllerDLegerPeers"):
+    with pytest.raises(InvalidSettingError, match="controllerDLegerPeers"):
         load({"controllerDLegerGroup": "g", "controllerDLegerPeers": text})
 
 
@@ -74,7 +74,7 @@ def test_any_text_is_a_list_of_hosts_and_ports_or_refused(text: str) -> None:
 
 def test_a_node_that_is_not_in_the_list_is_told_so() -> None:
     given = {"controllerDLegerGroup": "g", "controllerDLegerPeers": "n0-a:1", "controllerDLegerSelfId": "n1"}
-    with pytest.raises(ConfigError, match="controllerDLegerSelfId='n1': is not one of the peers"):
+    with pytest.raises(InvalidSettingError, match="controllerDLegerSelfId='n1': is not one of the peers"):
         load(given)
 
 

@@ -13,7 +13,7 @@ from ha_sidecar.commitlog.disk import write_atomically
 from ha_sidecar.commitlog.files import CommitLog, CommitLogUsageError
 from ha_sidecar.commitlog.layout import Layout, LogLayoutError
 from ha_sidecar.commitlog.records import (
-    Record,
+    CheckedRecord,
     RecordKind,
     check_record,
     sure_message_bytes,
@@ -357,7 +357,7 @@ def test_the_short_way_to_a_whole_message_never_contradicts_the_long_one(form: d
             length = sure_message_bytes(data, view, 0, len(data), 512, 4096)
         judged = check_record(data, 0, len(data), 512, 4096)
         if length:
-            assert judged == Record(RecordKind.MESSAGE, length)
+            assert judged == CheckedRecord(RecordKind.MESSAGE, length)
             assert not texts_hold_nul(data, 0)
             sure.append(data)
     assert (record in sure) == (form in ({}, {"body": b""}))

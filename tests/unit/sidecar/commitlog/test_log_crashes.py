@@ -12,9 +12,10 @@ import pytest
 from ha_sidecar.commitlog.recovery import find_end
 from ha_sidecar.commitlog.store import ReplicaStore, StoreError
 from ha_sidecar.epoch import EpochList, EpochOrderError
+from testkit.check.errors import PowerLossError
 from testkit.ha.messages import boundaries, log_bytes, message
 from testkit.ha.stores import append
-from testkit.ha_sim.disk import PowerLossError, SimulatedDisk
+from testkit.ha_sim.disk import SimulatedDisk
 
 FILE_BYTES = 1024
 DIRECTORY = Path("/store")

@@ -14,10 +14,11 @@ from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common.ha_link import NO_ROOM, HaLink
 from ha_sidecar.replica.retention import LogRetention
 from ha_sidecar.transfer.reconcile import SlaveConfig
+from testkit.check.errors import PowerLossError
 from testkit.ha.by_hand import HandMaster
 from testkit.ha.messages import log_bytes
 from testkit.ha.peers import LinkNotes
-from testkit.ha_sim.disk import PowerLossError, SimulatedDisk
+from testkit.ha_sim.disk import SimulatedDisk
 
 FILE_BYTES = 4096
 STORE = Path("/store")

@@ -30,7 +30,7 @@ def acknowledgement(first: int) -> tuple[str, dict[str, Any]]:
     return "ack", {"t": "T", "c": "G", "q": 0, "so": first, "pt": 1, "ao": first, "bn": "g"}
 
 
-class Watched:
+class WatchedReviveQueue:
     """A broker with ten checkpoints in revive queue 1, three of them revived; another broker; the watch."""
 
     def __init__(self, broker: ReviveBroker, other: ReviveBroker, directory: Path) -> None:
@@ -88,7 +88,7 @@ def firsts(broker: ReviveBroker) -> list[int]:
 
 
 @pytest.fixture
-async def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Watched]:
+async def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[WatchedReviveQueue]:
     monkeypatch.setattr(revive_watch, "SETTLE_LOOK_S", 0.001)
     monkeypatch.setattr(revive_watch, "SETTLE_WITHIN_S", PATIENCE_S)
     async with contextlib.AsyncExitStack() as running:
@@ -96,13 +96,13 @@ async def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncItera
         for broker in brokers:
             running.push_async_callback(broker.stop)
             await broker.start()
-        made = Watched(*brokers, tmp_path / "state")
+        made = WatchedReviveQueue(*brokers, tmp_path / "state")
         running.callback(lambda: made.watch.close())
         yield made
 
 
 async def test_checkpoints_after_the_last_safe_offset_are_sent_without_the_acknowledged_ones(
-    watched: Watched,
+    watched: WatchedReviveQueue,
 ) -> None:
     watched.broker.log[1] += [acknowledgement(4), acknowledgement(6)]
     watched.broker.log[1][7] = checkpoint(7, c="another")
@@ -119,14 +119,16 @@ async def test_checkpoints_after_the_last_safe_offset_are_sent_without_the_ackno
     assert (watched.watch.put_back, watched.watch.refused, watched.watch.is_owed) == (3, 1, False)
 
 
-async def test_nothing_is_sent_while_the_broker_refuses_nothing(watched: Watched) -> None:
+async def test_nothing_is_sent_while_the_broker_refuses_nothing(watched: WatchedReviveQueue) -> None:
     await watched.watch.settle()
     watched.broker.committed[1] = 9
     await watched.watch.settle()
     assert watched.broker.sent == []
 
 
-async def test_a_master_that_refuses_again_gets_the_rest_later_and_nothing_twice(watched: Watched) -> None:
+async def test_a_master_that_refuses_again_gets_the_rest_later_and_nothing_twice(
+    watched: WatchedReviveQueue,
+) -> None:
     await watched.refuse(through=8)
     watched.broker.takes_max = 2
     settling = asyncio.ensure_future(watched.watch.settle())
@@ -138,7 +140,7 @@ async def test_a_master_that_refuses_again_gets_the_rest_later_and_nothing_twice
 
 
 async def test_a_settling_that_gives_up_during_a_send_does_not_send_that_checkpoint_again(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
+    watched: WatchedReviveQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await watched.refuse(through=8)
     watched.broker.answers.clear()
@@ -152,7 +154,7 @@ async def test_a_settling_that_gives_up_during_a_send_does_not_send_that_checkpo
 
 
 async def test_what_a_master_refused_before_it_stepped_down_is_sent_to_its_successor(
-    watched: Watched,
+    watched: WatchedReviveQueue,
 ) -> None:
     await watched.refuse(through=5)
     watched.facts, watched.master = replace(MASTER, is_master=False), watched.other
@@ -163,7 +165,9 @@ async def test_what_a_master_refused_before_it_stepped_down_is_sent_to_its_succe
     assert len(watched.other.sent) == 3, "a slave is not watched"
 
 
-async def test_messages_that_the_log_does_not_hold_any_more_are_passed_over(watched: Watched) -> None:
+async def test_messages_that_the_log_does_not_hold_any_more_are_passed_over(
+    watched: WatchedReviveQueue,
+) -> None:
     watched.broker.committed = {}
     await watched.refuse(through=6)
     watched.broker.least = 4
@@ -171,7 +175,9 @@ async def test_messages_that_the_log_does_not_hold_any_more_are_passed_over(watc
     assert firsts(watched.broker) == [4, 5, 6]
 
 
-async def test_a_long_queue_is_put_back_in_parts(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_queue_is_put_back_in_parts(
+    watched: WatchedReviveQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(revive_watch, "CHECKPOINTS_MAX", 2)
     monkeypatch.setattr(revive_watch, "ACKS_AFTER_MAX", 1)
     await watched.refuse(through=9)
@@ -180,7 +186,7 @@ async def test_a_long_queue_is_put_back_in_parts(watched: Watched, monkeypatch: 
 
 
 async def test_a_page_that_cannot_be_read_is_logged_once_and_sends_nothing(
-    watched: Watched, caplog: pytest.LogCaptureFixture
+    watched: WatchedReviveQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
     await watched.refuse(through=5)
     await watched.broker.stop_page()
@@ -190,7 +196,7 @@ async def test_a_page_that_cannot_be_read_is_logged_once_and_sends_nothing(
     assert len([record for record in caplog.records if "cannot be checked" in record.message]) == 1
 
 
-async def test_a_restarted_companion_puts_back_what_its_predecessor_owed(watched: Watched) -> None:
+async def test_a_restarted_companion_puts_back_what_its_predecessor_owed(watched: WatchedReviveQueue) -> None:
     await watched.owe(through=6)
     watched.restart()
     watched.broker.takes_max = None
@@ -202,7 +208,7 @@ async def test_a_restarted_companion_puts_back_what_its_predecessor_owed(watched
     assert len(watched.broker.sent) == 4, "settled once"
 
 
-async def test_refusals_while_the_companion_restarts_are_owed_too(watched: Watched) -> None:
+async def test_refusals_while_the_companion_restarts_are_owed_too(watched: WatchedReviveQueue) -> None:
     await watched.owe(through=5)
     watched.watch.close()
     watched.broker.committed[1] = 8
@@ -214,7 +220,7 @@ async def test_refusals_while_the_companion_restarts_are_owed_too(watched: Watch
     assert watched.watch.refused == 2
 
 
-async def test_a_restart_keeps_what_was_put_back_in_part(watched: Watched) -> None:
+async def test_a_restart_keeps_what_was_put_back_in_part(watched: WatchedReviveQueue) -> None:
     await watched.refuse(through=8)
     watched.broker.takes_max = 2
     await watched.watch.look()
@@ -226,7 +232,7 @@ async def test_a_restart_keeps_what_was_put_back_in_part(watched: Watched) -> No
 
 
 async def test_a_broker_that_comes_back_as_a_slave_has_its_debt_settled_at_the_new_master(
-    watched: Watched,
+    watched: WatchedReviveQueue,
 ) -> None:
     await watched.owe(through=5)
     watched.restart()
@@ -239,7 +245,7 @@ async def test_a_broker_that_comes_back_as_a_slave_has_its_debt_settled_at_the_n
 
 
 async def test_a_damaged_file_costs_one_line_and_the_old_debt(
-    watched: Watched, caplog: pytest.LogCaptureFixture
+    watched: WatchedReviveQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
     await watched.owe(through=5)
     watched.debt_file.write_bytes(watched.debt_file.read_bytes()[:-9])
@@ -255,7 +261,7 @@ async def test_a_damaged_file_costs_one_line_and_the_old_debt(
 
 
 async def test_a_folder_that_cannot_be_written_costs_one_line_and_the_debt_stays_in_memory(
-    watched: Watched, caplog: pytest.LogCaptureFixture
+    watched: WatchedReviveQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
     watched.directory.write_text("a file in its place")
     await watched.owe(through=5)
@@ -269,7 +275,7 @@ async def test_a_folder_that_cannot_be_written_costs_one_line_and_the_debt_stays
     ]
 
 
-async def test_a_second_process_waits_until_the_first_one_ends(watched: Watched) -> None:
+async def test_a_second_process_waits_until_the_first_one_ends(watched: WatchedReviveQueue) -> None:
     await watched.owe(through=5)
     second = watched.started()
     watched.broker.takes_max = None

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from ha_sidecar.common import questions
 from ha_sidecar.companion import revive_watch, settling
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.debt_store import DEBT_FILE, DebtStore
@@ -20,7 +21,7 @@ OWED = frozenset({("T", "G")})
 CHECKPOINT = {"t": "T", "c": "G", "q": 0, "pt": 1, "n": 1, "bm": 0, "bn": "g"}
 
 
-class Group:
+class GroupWithDebt:
     """A master with ten checkpoints, of which it revived three, and a successor by a handover."""
 
     def __init__(self, directory: Path) -> None:
@@ -70,8 +71,8 @@ class Group:
 
 
 @pytest.fixture
-async def group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Group]:
-    made = Group(tmp_path)
+async def group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[GroupWithDebt]:
+    made = GroupWithDebt(tmp_path)
     await made.broker.start()
     await made.successor.start()
 
@@ -81,7 +82,7 @@ async def group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterato
 
     monkeypatch.setattr(settling, "Handover", StandIn)
     monkeypatch.setattr(settling, "ask_broker", made.ask_broker)
-    monkeypatch.setattr(settling, "ask_group", made.ask_group)
+    monkeypatch.setattr(questions, "ask_group", made.ask_group)
     monkeypatch.setattr(revive_watch, "SETTLE_LOOK_S", 0.001)
     monkeypatch.setattr(revive_watch, "SETTLE_WITHIN_S", 60.0)
     yield made
@@ -94,7 +95,7 @@ def firsts(broker: ReviveBroker) -> list[int]:
     return [value["so"] for _, value, _ in broker.sent]
 
 
-async def test_the_debt_of_a_companion_that_ended_is_settled_at_the_successor(group: Group) -> None:
+async def test_the_debt_of_a_companion_that_ended_is_settled_at_the_successor(group: GroupWithDebt) -> None:
     group.owe()
     group.broker.takes_max = 0
     result = await hand_over_and_settle(group.config())
@@ -102,14 +103,14 @@ async def test_the_debt_of_a_companion_that_ended_is_settled_at_the_successor(gr
     assert not (group.store.directory / DEBT_FILE).exists()
 
 
-async def test_puts_that_the_handover_itself_has_refused_are_settled_too(group: Group) -> None:
+async def test_puts_that_the_handover_itself_has_refused_are_settled_too(group: GroupWithDebt) -> None:
     group.refused_while_guarded = 5
     result = await hand_over_and_settle(group.config())
     assert (firsts(group.successor), result.pop_revives_owed) == ([3, 4, 5, 6, 7], False)
 
 
 async def test_a_debt_that_the_successor_does_not_take_stays_for_the_next_companion(
-    group: Group, monkeypatch: pytest.MonkeyPatch
+    group: GroupWithDebt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(revive_watch, "SETTLE_WITHIN_S", 0.05)
     group.owe()
@@ -129,7 +130,7 @@ async def test_a_debt_that_the_successor_does_not_take_stays_for_the_next_compan
     ],
 )
 async def test_a_running_companion_is_asked_to_settle(
-    group: Group, answer: object, owed: bool | None
+    group: GroupWithDebt, answer: object, owed: bool | None
 ) -> None:
     group.owe()
     assert group.store.take()
@@ -152,7 +153,7 @@ async def test_a_running_companion_is_asked_to_settle(
 
 @pytest.mark.parametrize("missing", ["state", "broker_metrics"])
 async def test_without_folder_or_metrics_the_command_hands_over_and_does_not_know_of_a_debt(
-    group: Group, missing: str
+    group: GroupWithDebt, missing: str
 ) -> None:
     group.owe()
     result = await hand_over_and_settle(group.config(**{missing: None}))
@@ -161,7 +162,7 @@ async def test_without_folder_or_metrics_the_command_hands_over_and_does_not_kno
 
 
 async def test_a_folder_that_cannot_be_made_does_not_stop_the_handover(
-    group: Group, caplog: pytest.LogCaptureFixture
+    group: GroupWithDebt, caplog: pytest.LogCaptureFixture
 ) -> None:
     group.store.directory.write_text("a file in its place")
     assert (await hand_over_and_settle(group.config())).pop_revives_owed is None

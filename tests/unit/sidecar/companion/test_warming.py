@@ -24,7 +24,7 @@ WITHIN_S = 30.0
 JAVA_SHORT_MAX = 32767
 
 
-class Slave:
+class RecordingSlave:
     """A broker's two ports, which record the requests."""
 
     def __init__(self) -> None:
@@ -55,15 +55,15 @@ class Slave:
 
 
 @pytest.fixture
-async def slave() -> AsyncIterator[tuple[Slave, tuple[str, int], tuple[str, int]]]:
-    made = Slave()
+async def slave() -> AsyncIterator[tuple[RecordingSlave, tuple[str, int], tuple[str, int]]]:
+    made = RecordingSlave()
     ha = await asyncio.start_server(made.serve_ha, "127.0.0.1")
     remoting = await asyncio.start_server(made.serve, "127.0.0.1", limit=1 << 20)
     async with ha, remoting:
         yield made, remoting.sockets[0].getsockname(), ha.sockets[0].getsockname()
 
 
-Served = tuple[Slave, tuple[str, int], tuple[str, int]]
+Served = tuple[RecordingSlave, tuple[str, int], tuple[str, int]]
 
 
 async def test_it_greets_as_a_learner_without_an_id_and_leaves(slave: Served) -> None:

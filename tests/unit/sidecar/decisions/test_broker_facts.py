@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from controller_core.remoting.bodies import (
-    EpochEntry,
+    EpochEntryBody,
     EpochEntryCache,
     HAClientRuntimeInfo,
     HAConnectionRuntimeInfo,
@@ -39,7 +39,7 @@ def group(master_id: int | None, *members: int) -> GroupFacts:
 
 
 def test_a_master_s_confirm_offset_is_the_least_ack_that_counts() -> None:
-    cache = EpochEntryCache(1, "g", "c", (EpochEntry(500, 2, 0), EpochEntry(2**63 - 1, 4, 500)), 1000)
+    cache = EpochEntryCache(1, "g", "c", (EpochEntryBody(500, 2, 0), EpochEntryBody(2**63 - 1, 4, 500)), 1000)
     connections = (
         HAConnectionRuntimeInfo("/1.2.3.4:5", 100, True, 900),
         HAConnectionRuntimeInfo("/1.2.3.5:5", 990, False, 10),

@@ -34,7 +34,7 @@ def notice(epoch: int, master_id: int | None = 7) -> NotifyBrokerRoleChangedRequ
 
 
 @dataclass
-class Watched:
+class WatchedMaster:
     """A watch, its three controllers, and what it learned."""
 
     controllers: list[ScriptedController]
@@ -59,7 +59,7 @@ class Watched:
 
 
 @contextlib.asynccontextmanager
-async def watched(said: Said = HONEST) -> AsyncIterator[Watched]:
+async def watched(said: Said = HONEST) -> AsyncIterator[WatchedMaster]:
     async with scripted(3, said) as controllers:
         addresses = [(HOST, int(one.address.rpartition(":")[2])) for one in controllers]
         connections, view = Controllers(addresses), FollowedGroup()
@@ -78,7 +78,7 @@ async def watched(said: Said = HONEST) -> AsyncIterator[Watched]:
         connections.start()
         try:
             watch = MasterWatch(GROUP, connections, view, learn, register, lambda: True)
-            yield Watched(controllers, connections, view, watch)
+            yield WatchedMaster(controllers, connections, view, watch)
         finally:
             await connections.stop()
 

@@ -34,7 +34,7 @@ WAIT_S = 30.0
 
 
 @dataclass
-class Running:
+class RunningReplica:
     """A replica, its controller, and a connection to it."""
 
     config: ReplicaConfig
@@ -53,7 +53,7 @@ class Running:
 @contextlib.asynccontextmanager
 async def replica(
     directory: Path, *, serves: bool = True, given: Mapping[str, str] | None = None
-) -> AsyncIterator[Running]:
+) -> AsyncIterator[RunningReplica]:
     store = ReplicaStore(directory / "store", FILE_BYTES)
     store.adopt(EpochList.of((3, 0)))
     store.log.append(0, [memoryview(LOG)])
@@ -78,7 +78,7 @@ async def replica(
             async with asyncio.timeout(WAIT_S):
                 while node.machine.state.get(GroupKey("c1", "g")) is None:  # noqa: ASYNC110 - a state emits no event
                     await asyncio.sleep(0.01)
-            yield Running(config, connection, node, made, running)
+            yield RunningReplica(config, connection, node, made, running)
         finally:
             connection.close()
             running.cancel()
@@ -94,7 +94,7 @@ async def dial(host: str, port: int) -> Connection:
             await asyncio.sleep(0.01)
 
 
-class Slave:
+class SlaveLink:
     """A link into a store; it only has to end."""
 
     def __init__(self, address: str, store: ReplicaStore) -> None:
@@ -126,7 +126,7 @@ async def test_a_replica_tells_its_ha_address_and_serves_there(tmp_path: Path) -
         )
         assert header == ExchangeHAInfoResponseHeader(running.config.ha_address, len(LOG), None)
         store = ReplicaStore(tmp_path / "slave", FILE_BYTES)
-        slave = Slave(header.master_ha_address or "", store)
+        slave = SlaveLink(header.master_ha_address or "", store)
         assert await asyncio.wait_for(slave.caught_up, WAIT_S) == len(LOG)
         async with asyncio.timeout(WAIT_S):
             while True:

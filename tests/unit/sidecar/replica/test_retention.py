@@ -16,8 +16,9 @@ from ha_sidecar.common.options import ConfigError
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.replica.config import from_texts
 from ha_sidecar.replica.retention import LogRetention
+from testkit.check.errors import PowerLossError
 from testkit.ha.messages import log_bytes
-from testkit.ha_sim.disk import PowerLossError, SimulatedDisk
+from testkit.ha_sim.disk import SimulatedDisk
 
 FILE_BYTES = 1024
 RULE = RetentionRule(keep_ms=1_000, drop_above=0.75, refuse_above=0.9)

@@ -31,7 +31,7 @@ FILE_BYTES = 4096
 WAIT_S = 30.0
 
 
-class Source:
+class SourceStore:
     """A store that is served."""
 
     def __init__(self, directory: Path, file_bytes: int = FILE_BYTES) -> None:
@@ -63,10 +63,10 @@ class Source:
         self.store.close()
 
 
-class Slave:
+class StoreLink:
     """A real link into a store of its own."""
 
-    def __init__(self, directory: Path, source: Source, broker_id: int = 2) -> None:
+    def __init__(self, directory: Path, source: SourceStore, broker_id: int = 2) -> None:
         self.store = ReplicaStore(directory, source.file_bytes)
         self.done = threading.Event()
         self.end = LinkEnd("")
@@ -113,18 +113,18 @@ def stored(store: ReplicaStore) -> bytes:
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Iterator[Source]:
-    made = Source(tmp_path / "source")
+def source(tmp_path: Path) -> Iterator[SourceStore]:
+    made = SourceStore(tmp_path / "source")
     made.open_epoch(1)
     yield made
     made.close()
 
 
-def test_slaves_get_the_log_and_what_comes_later(source: Source, tmp_path: Path) -> None:
+def test_slaves_get_the_log_and_what_comes_later(source: SourceStore, tmp_path: Path) -> None:
     log = log_bytes(150, FILE_BYTES)
     cuts = boundaries(log, FILE_BYTES)
     source.write(log[: cuts[60]])
-    slaves = [Slave(tmp_path / f"slave{number}", source, number) for number in (2, 3)]
+    slaves = [StoreLink(tmp_path / f"slave{number}", source, number) for number in (2, 3)]
     for slave in slaves:
         slave.reach(cuts[60])
     source.write(log[cuts[60] : cuts[100]])
@@ -166,7 +166,7 @@ class Syscalls:
 
 
 def test_bodies_leave_by_sendfile_and_nothing_but_reply_and_headers_is_written(
-    source: Source, monkeypatch: pytest.MonkeyPatch
+    source: SourceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = log_bytes(150, FILE_BYTES)
     source.write(log)
@@ -183,7 +183,7 @@ def test_bodies_leave_by_sendfile_and_nothing_but_reply_and_headers_is_written(
 
 
 def test_a_reply_of_many_epochs_leaves_in_one_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Source(tmp_path / "source")
+    source = SourceStore(tmp_path / "source")
     epochs = EpochList.of(*((epoch, epoch) for epoch in range(1000)))
     source.store.adopt(epochs)
     source.write(log_bytes(20, FILE_BYTES))
@@ -198,11 +198,11 @@ def test_a_reply_of_many_epochs_leaves_in_one_piece(tmp_path: Path, monkeypatch:
     source.close()
 
 
-def test_half_a_message_is_not_served(source: Source, tmp_path: Path) -> None:
+def test_half_a_message_is_not_served(source: SourceStore, tmp_path: Path) -> None:
     log = log_bytes(10, FILE_BYTES)
     cuts = boundaries(log, FILE_BYTES)
     source.write(log[: cuts[5] + 30])
-    slave = Slave(tmp_path / "slave", source)
+    slave = StoreLink(tmp_path / "slave", source)
     slave.reach(cuts[5])
     assert source.served.view().end_offset == cuts[5]
     source.write(log[cuts[5] + 30 :])
@@ -211,7 +211,7 @@ def test_half_a_message_is_not_served(source: Source, tmp_path: Path) -> None:
     slave.close()
 
 
-def test_what_is_not_durable_is_not_served(source: Source) -> None:
+def test_what_is_not_durable_is_not_served(source: SourceStore) -> None:
     log = log_bytes(10, FILE_BYTES)
     cut = boundaries(log, FILE_BYTES)[4]
     source.write(log[:cut])
@@ -221,7 +221,7 @@ def test_what_is_not_durable_is_not_served(source: Source) -> None:
     assert source.served.view().end_offset == len(log)
 
 
-def test_the_confirm_offset_is_cut_to_a_record(source: Source) -> None:
+def test_the_confirm_offset_is_cut_to_a_record(source: SourceStore) -> None:
     log = log_bytes(120, FILE_BYTES)
     cuts = boundaries(log, FILE_BYTES)
     source.write(log)
@@ -238,14 +238,14 @@ def test_a_slave_that_does_not_read_costs_no_other_one_and_holds_no_cut_off(tmp_
     # More than the kernel takes for a socket without a reader.
     file_bytes = 4 << 20
     log = log_bytes(200, file_bytes, body_bytes=60_000)
-    source = Source(tmp_path / "source", file_bytes)
+    source = SourceStore(tmp_path / "source", file_bytes)
     source.open_epoch(1)
     with socket.socket() as stalled:
         stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         stalled.connect(source.address)
         stalled.sendall(codec.encode_handshake(codec.Handshake(7)) + codec.encode_ack(0))
         source.write(log)
-        slave = Slave(tmp_path / "slave", source)
+        slave = StoreLink(tmp_path / "slave", source)
         slave.reach(len(log))
 
         def others() -> list[int]:
@@ -261,11 +261,11 @@ def test_a_slave_that_does_not_read_costs_no_other_one_and_holds_no_cut_off(tmp_
     source.close()
 
 
-def test_a_cut_ends_the_sessions_and_the_slave_finds_the_new_end(source: Source, tmp_path: Path) -> None:
+def test_a_cut_ends_the_sessions_and_the_slave_finds_the_new_end(source: SourceStore, tmp_path: Path) -> None:
     log = log_bytes(40, FILE_BYTES)
     cut = boundaries(log, FILE_BYTES)[10]
     source.write(log)
-    slave = Slave(tmp_path / "slave", source)
+    slave = StoreLink(tmp_path / "slave", source)
     slave.reach(len(log))
     source.store.log.truncate(cut)
     source.store.adopt(source.store.epochs.starting_up_to(cut))
@@ -274,14 +274,14 @@ def test_a_cut_ends_the_sessions_and_the_slave_finds_the_new_end(source: Source,
     source.write(new)
     assert slave.done.wait(WAIT_S)
     slave.store.close()
-    again = Slave(tmp_path / "slave", source)
+    again = StoreLink(tmp_path / "slave", source)
     again.reach(len(log[:cut] + new))
     wait_until(lambda: again.store.log.max_offset == cut + len(new))
     assert stored(again.store) == log[:cut] + new
     again.close()
 
 
-def test_a_log_moved_aside_is_not_served_on(source: Source) -> None:
+def test_a_log_moved_aside_is_not_served_on(source: SourceStore) -> None:
     source.write(log_bytes(10, FILE_BYTES))
     generation = source.served.view().generation
     source.store.archive()
@@ -290,7 +290,7 @@ def test_a_log_moved_aside_is_not_served_on(source: Source) -> None:
     assert source.served.view().is_empty
 
 
-def test_a_reader_holds_a_cut_off_until_it_is_done(source: Source) -> None:
+def test_a_reader_holds_a_cut_off_until_it_is_done(source: SourceStore) -> None:
     source.write(log_bytes(10, FILE_BYTES))
     log = source.store.log
     cutter = threading.Thread(target=log.truncate, args=(0,))
@@ -308,7 +308,7 @@ def test_a_reader_holds_a_cut_off_until_it_is_done(source: Source) -> None:
     assert (log.max_offset, log.cuts.generation) == (0, 2)
 
 
-def test_record_ends_are_found_from_anywhere(source: Source) -> None:
+def test_record_ends_are_found_from_anywhere(source: SourceStore) -> None:
     log = log_bytes(100, FILE_BYTES)
     ends = boundaries(log, FILE_BYTES)
     source.write(log)
@@ -319,7 +319,7 @@ def test_record_ends_are_found_from_anywhere(source: Source) -> None:
     walk.close()
 
 
-def test_rubbish_and_an_old_handshake_end_their_own_session_only(source: Source) -> None:
+def test_rubbish_and_an_old_handshake_end_their_own_session_only(source: SourceStore) -> None:
     for first in (b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\1\0\0\0\0\0\0\0\x0e127.0.0.1:1234"):
         with socket.create_connection(source.address, WAIT_S) as peer:
             peer.sendall(first)

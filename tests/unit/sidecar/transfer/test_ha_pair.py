@@ -44,7 +44,7 @@ HANDSHAKE_MS_MAX = 1_900
 
 
 @dataclass
-class Replica:
+class SlaveDisk:
     """The slave's disk."""
 
     base: int = 0
@@ -76,10 +76,10 @@ class Replica:
         return sent
 
 
-class Pair:
+class HaPair:
     """A master's and a slave's machine and the bytes between them."""
 
-    def __init__(self, log: ServedLog, replica: Replica, batch_bytes: int) -> None:
+    def __init__(self, log: ServedLog, replica: SlaveDisk, batch_bytes: int) -> None:
         self.log = log
         self.replica = replica
         self.now_ms = 0
@@ -177,12 +177,12 @@ def master_log(history: list[tuple[int, int]], min_files: int) -> ServedLog:
     return log
 
 
-def replica_of(log: ServedLog, kept: float, tail: int) -> Replica:
+def replica_of(log: ServedLog, kept: float, tail: int) -> SlaveDisk:
     """Return a replica with part of the log's records, then records of an epoch that the log lacks."""
     ends = log.ends()
     end = ends[int(kept * (len(ends) - 1))]
     if end == log.min_offset:
-        return Replica()
+        return SlaveDisk()
     epochs = log.epochs.truncate_suffix_by_offset(end)
     data = bytearray(log.read(log.min_offset, end - log.min_offset))
     if tail:
@@ -190,10 +190,10 @@ def replica_of(log: ServedLog, kept: float, tail: int) -> Replica:
         free = next((e for e in range(epochs.last_epoch + 1, 99) if log.epochs.get(e) is None), 99)
         epochs = epochs.appended(EpochEntry(free, end))
         data += log_bytes(tail, FILE_BYTES, end, mark=b"lost")
-    return Replica(log.min_offset, data, epochs)
+    return SlaveDisk(log.min_offset, data, epochs)
 
 
-def play(pair: Pair, steps: list[tuple[str, int]]) -> None:
+def play(pair: HaPair, steps: list[tuple[str, int]]) -> None:
     for what, number in steps:
         match what:
             case "to_slave":
@@ -236,7 +236,7 @@ def test_the_slave_s_log_is_a_prefix_at_every_step_and_equal_in_the_end(
     steps: list[tuple[str, int]],
 ) -> None:
     log = master_log(history, min_files)
-    pair = Pair(log, replica_of(log, kept, tail), batch_bytes)
+    pair = HaPair(log, replica_of(log, kept, tail), batch_bytes)
     play(pair, steps)
     pair.settle()
     assert pair.replica.max_offset == log.end_offset
@@ -247,7 +247,7 @@ def test_the_slave_s_log_is_a_prefix_at_every_step_and_equal_in_the_end(
 
 def test_an_idle_pair_lives_for_ever() -> None:
     log = master_log([(1, 5)], 0)
-    pair = Pair(log, Replica(), 500)
+    pair = HaPair(log, SlaveDisk(), 500)
     pair.settle()
     pair.slave.set_in_sync(True)
     for _ in range(60):
@@ -259,7 +259,7 @@ def test_an_idle_pair_lives_for_ever() -> None:
 
 def test_a_confirm_offset_reaches_an_idle_slave_with_a_heartbeat() -> None:
     log = master_log([(1, 5)], 0)
-    pair = Pair(log, Replica(), 500)
+    pair = HaPair(log, SlaveDisk(), 500)
     pair.settle()
     assert pair.slave.confirm_offset == log.end_offset
 
@@ -267,7 +267,7 @@ def test_a_confirm_offset_reaches_an_idle_slave_with_a_heartbeat() -> None:
 @pytest.mark.parametrize("chunk", [1, 7, 35, 37])
 def test_a_wire_of_any_grain_brings_the_same_bytes(chunk: int) -> None:
     log = master_log([(1, 20), (2, 1), (1, 20)], 0)
-    pair = Pair(log, Replica(), 300)
+    pair = HaPair(log, SlaveDisk(), 300)
     for _ in range(STEPS_MAX):
         pair.write()
         pair.deliver_to_master(chunk)

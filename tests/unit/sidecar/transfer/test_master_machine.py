@@ -10,7 +10,7 @@ from ha_sidecar.transfer.actions import Close, CloseReason, SendBytes, SendFrame
 from ha_sidecar.transfer.codec import FrameHeader, Handshake, HandshakeReply
 from ha_sidecar.transfer.errors import HaProtocolError, TransferUsageError
 from ha_sidecar.transfer.master import MasterMachine, MasterState
-from ha_sidecar.transfer.served_log import LogView, MasterConfig
+from ha_sidecar.transfer.served_log import LogExtent, MasterConfig
 from testkit.ha.served_log import ServedLog
 
 FILE_BYTES = 4096
@@ -48,7 +48,7 @@ def header(frame: object) -> FrameHeader:
     return decoded
 
 
-def drain(made: MasterMachine, view: LogView, now_ms: int = 0) -> list[FrameHeader]:
+def drain(made: MasterMachine, view: LogExtent, now_ms: int = 0) -> list[FrameHeader]:
     """Return the headers of all frames that are due now."""
     found = []
     while (frame := made.next_frame(view, now_ms)) is not None:
@@ -128,7 +128,7 @@ def test_more_epochs_than_a_reply_takes_are_cut_to_the_newest() -> None:
 
 def test_an_epoch_beyond_what_may_be_served_is_not_told() -> None:
     log = log_of((1, 3))
-    view = LogView(0, log.end_offset, 0, log.epochs.appended(log_of((1, 9), (2, 0)).epochs.last))  # type: ignore[arg-type]  # there is a last entry
+    view = LogExtent(0, log.end_offset, 0, log.epochs.appended(log_of((1, 9), (2, 0)).epochs.last))  # type: ignore[arg-type]  # there is a last entry
     (reply,) = machine(log).received(HELLO, view, 0)
     assert isinstance(reply, SendBytes)
     assert codec.decode_reply(reply.data).epochs == EpochList.of((1, 0))
@@ -381,7 +381,7 @@ def test_files_deleted_before_a_slow_slave_got_them_end_its_connection() -> None
     made = serving(log, batch_bytes=100)
     view = log.view()
     made.next_frame(view, 0)
-    pruned = LogView(FILE_BYTES, view.end_offset, view.confirm_offset, view.epochs)
+    pruned = LogExtent(FILE_BYTES, view.end_offset, view.confirm_offset, view.epochs)
     assert made.next_frame(pruned, 0) == Close(CloseReason.START_BELOW_MIN)
 
 

@@ -57,7 +57,7 @@ def ack(offset: int) -> SendBytes:
 
 
 @dataclass
-class Disk:
+class DiskInMemory:
     """Carries out actions on bytes in memory, as the shell would on files."""
 
     base: int = 0
@@ -115,7 +115,7 @@ def test_a_diverged_tail_is_cut_before_the_epochs_change_and_before_the_first_ac
 
 def test_the_epochs_come_from_the_reply_and_not_from_headers() -> None:
     # A Java master with {1:0, 2:1460, 3:2920} sends an empty slave a first frame that already says epoch 2.
-    made, disk = machine(), Disk()
+    made, disk = machine(), DiskInMemory()
     disk.carry_out(made.received(reply(4000, (1, 0), (2, 1460), (3, 2920)), 1))
     disk.carry_out(made.received(frame(0, bytes(1460), 2, 1460), 2))
     assert disk.epochs == EpochList.of((1, 0), (2, 1460))
@@ -153,7 +153,7 @@ def test_any_cutting_of_the_stream_gives_the_same_log(lengths: list[int]) -> Non
     body = bytes(range(256)) * 8
     stream = reply(2048, (1, 0), (3, 1000))
     stream += frame(0, body[:1000], 3, 1000) + frame(1000, b"", 3, 1000) + frame(1000, body[1000:], 3, 1000)
-    made, disk, at = machine(), Disk(truth=EpochList.of((1, 0), (3, 1000))), 0
+    made, disk, at = machine(), DiskInMemory(truth=EpochList.of((1, 0), (3, 1000))), 0
     for length in [*lengths, len(stream)]:
         disk.carry_out(made.received(stream[at : at + length], at))
         at += length
@@ -298,7 +298,7 @@ def test_a_negative_body_says_that_the_start_was_below_the_first_epoch() -> None
 
 
 def test_an_empty_log_starts_at_the_master_s_first_file() -> None:
-    made, disk = machine(), Disk()
+    made, disk = machine(), DiskInMemory()
     disk.carry_out(made.received(reply(9000, (3, 100)), 1))
     disk.carry_out(made.received(frame(4096, b"abc", 3, 100), 2))
     assert (made.position, disk.base, disk.epochs) == (4099, 4096, EpochList.of((3, 100)))

@@ -7,7 +7,7 @@ import pytest
 
 from rocketmq_operator.plan.migration import checks as migration_checks
 from rocketmq_operator.plan.migration.observed import OldBrokerKind
-from rocketmq_operator.plan.migration.steps import MigrationPlan
+from rocketmq_operator.plan.migration.step_types import MigrationPlan
 from rocketmq_operator.plugin.migration import MigrationOptions, MigrationRun
 from rocketmq_operator.plugin.queries import RequestError
 from testkit.memory.kubernetes import CrashError
@@ -294,6 +294,7 @@ async def test_a_volume_that_is_somebody_elses_by_then_is_not_touched() -> None:
     ("ended", "complaint"),
     [
         ((0, '{"brokers": ['), "orders-migrate-survey sent an unreadable answer"),
+        ((0, "[" * 4_000), "sent an unreadable answer: .* nested too deeply"),
         ((1, "ha-sidecar: no such thing"), "orders-migrate-survey ended with 1: ha-sidecar: no such thing"),
     ],
 )

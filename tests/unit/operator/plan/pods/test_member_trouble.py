@@ -23,7 +23,7 @@ from testkit.worlds.members import (
     KINDS,
     QUOTA,
     WITH_VOLUME,
-    Kind,
+    MemberKind,
     break_member,
     forbid,
     passes,
@@ -46,7 +46,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
 kinds_with_volume = pytest.mark.parametrize("kind", [KINDS[name] for name in WITH_VOLUME], ids=WITH_VOLUME)
 
 
-def told_of(world: OperatorWorld, kind: Kind, reason: str, words: str) -> None:
+def told_of(world: OperatorWorld, kind: MemberKind, reason: str, words: str) -> None:
     """Assert that the resource's status names member, reason and cause, and that each has an advice."""
     status, reason_now, message = progress(world, kind.resource)
     assert (status, reason_now) == ("True", reason), message
@@ -65,7 +65,9 @@ def events(world: OperatorWorld, reason: str) -> list[Json]:
 
 @pytest.mark.parametrize("fault", FAULTS)
 @every_kind
-async def test_a_pod_that_does_not_start_is_told_of_once_and_in_one_text(kind: Kind, fault: PodFault) -> None:
+async def test_a_pod_that_does_not_start_is_told_of_once_and_in_one_text(
+    kind: MemberKind, fault: PodFault
+) -> None:
     world = await settled()
     break_member(world, kind, fault)
     await passes(world)
@@ -77,8 +79,26 @@ async def test_a_pod_that_does_not_start_is_told_of_once_and_in_one_text(kind: K
     assert world.kube.writes[writes:] == []
 
 
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_rewritten_field_is_an_event_once_while_a_member_is_in_trouble(fault: PodFault) -> None:
+    world = await settled()
+    world.kube.webhook = _shorten
+    world.write_group({"replicas": 2, "logReplicas": 1, "config": {"flushIntervalCommitLog": "300"}})
+    break_member(world, KINDS["broker"], fault)
+    await passes(world)
+    assert len(events(world, "FieldRewritten")) == 1
+    await passes(world)
+    assert len(events(world, "FieldRewritten")) == 1
+
+
+def _shorten(value: Json) -> None:
+    """Do what a policy of short grace periods does."""
+    if value["kind"] == "StatefulSet":
+        value["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 30
+
+
 @every_kind
-async def test_a_pod_that_a_quota_refuses_is_told_of(kind: Kind) -> None:
+async def test_a_pod_that_a_quota_refuses_is_told_of(kind: MemberKind) -> None:
     world = await settled()
     forbid(world, kind)
     await passes(world)
@@ -87,7 +107,7 @@ async def test_a_pod_that_a_quota_refuses_is_told_of(kind: Kind) -> None:
 
 
 @every_kind
-async def test_what_is_told_goes_when_the_trouble_goes(kind: Kind) -> None:
+async def test_what_is_told_goes_when_the_trouble_goes(kind: MemberKind) -> None:
     world = await settled()
     forbid(world, kind)
     await passes(world)
@@ -143,7 +163,7 @@ VOLUMES: dict[str, tuple[Callable[[Json], None], str, str]] = {
 @pytest.mark.parametrize("volume", VOLUMES.values(), ids=VOLUMES.keys())
 @kinds_with_volume
 async def test_a_volume_that_is_missing_is_told_of(
-    kind: Kind, volume: tuple[Callable[[Json], None], str, str]
+    kind: MemberKind, volume: tuple[Callable[[Json], None], str, str]
 ) -> None:
     world = await settled()
     change, reason, words = volume

@@ -101,3 +101,14 @@ def test_a_pod_that_is_ready_has_no_trouble_whatever_was_before() -> None:
         Ready="True",
     )
     assert parse_pod(status).trouble is None
+
+
+def test_the_scheduler_s_sentence_ends_before_what_it_says_of_preemption() -> None:
+    unplaced = pod("Pending", None, PodScheduled="False")
+    unplaced["status"]["conditions"][0]["message"] = (
+        "0/3 nodes are available: 3 Insufficient cpu. no new claims to deallocate, preemption: 0/3 nodes are "
+        "available: 3 Preemption is not helpful for scheduling."
+    )
+    found = parse_pod(unplaced).trouble
+    assert found is not None
+    assert found.message == "0/3 nodes are available: 3 Insufficient cpu. no new claims to deallocate"

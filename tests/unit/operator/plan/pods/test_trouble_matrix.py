@@ -19,7 +19,7 @@ from testkit.worlds.members import (
     GROUP,
     KINDS,
     WITH_VOLUME,
-    Kind,
+    MemberKind,
     break_member,
     forbid,
     passes,
@@ -29,14 +29,14 @@ from testkit.worlds.members import (
 from testkit.worlds.operator import OperatorWorld
 
 Json = dict[str, Any]
-Trouble = Callable[[OperatorWorld, Kind], None]
+Trouble = Callable[[OperatorWorld, MemberKind], None]
 
 
 def _broken(fault: PodFault) -> Trouble:
     return lambda world, kind: break_member(world, kind, fault)
 
 
-def _claim_forbidden(world: OperatorWorld, kind: Kind) -> None:
+def _claim_forbidden(world: OperatorWorld, kind: MemberKind) -> None:
     """Let a quota refuse a member's claim, and so its pod."""
     world.kube.forbidden[kind.pod] = (
         f'persistentvolumeclaims "data-{kind.pod}" is forbidden: exceeded quota: team'
@@ -45,7 +45,7 @@ def _claim_forbidden(world: OperatorWorld, kind: Kind) -> None:
     world.kube.remove("PersistentVolumeClaim", NAMESPACE, f"data-{kind.pod}")
 
 
-def _claim_pending(world: OperatorWorld, kind: Kind) -> None:
+def _claim_pending(world: OperatorWorld, kind: MemberKind) -> None:
     """Give a member's claim no volume: the scheduler does not place its pod."""
     claim = world.get("PersistentVolumeClaim", f"data-{kind.pod}")
     claim["spec"]["storageClassName"] = "fast"
@@ -53,13 +53,13 @@ def _claim_pending(world: OperatorWorld, kind: Kind) -> None:
     break_member(world, kind, PodFault.UNBOUND)
 
 
-def _claim_terminating(world: OperatorWorld, kind: Kind) -> None:
+def _claim_terminating(world: OperatorWorld, kind: MemberKind) -> None:
     """Delete the claim of a member that serves."""
     claim = world.get("PersistentVolumeClaim", f"data-{kind.pod}")
     claim["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 
 
-def _down(world: OperatorWorld, kind: Kind) -> None:
+def _down(world: OperatorWorld, kind: MemberKind) -> None:
     """Let one replica fail its probe without a word; of two proxies, one."""
     world.kube.unready.add(kind.pod)
     world.kube.settle()
@@ -97,7 +97,7 @@ def _assert_not_settled(world: OperatorWorld, resource: tuple[str, str]) -> None
 
 @pytest.mark.parametrize(("kind", "trouble"), CELLS)
 async def test_a_member_in_trouble_is_named_and_explained(
-    kind: Kind, trouble: tuple[Trouble, str, str]
+    kind: MemberKind, trouble: tuple[Trouble, str, str]
 ) -> None:
     world = await settled()
     cause, reason, words = trouble

@@ -1,0 +1,1 @@
+"""Which brokers one controller believes alive, and which groups need an election; not in the log."""

@@ -1,0 +1,196 @@
+"""Receive heartbeats and closed connections of brokers, keep the liveness table, and report deaths.
+
+The table (`groups.liveness.table`) decides which members are alive; this shell gives it the time and the
+connections. Every node receives heartbeats, leader or not, so a follower can take over without waiting. A
+closed connection is a death at once; silence is found by a task that sleeps until the earliest deadline, at
+most `TICK_S`.
+
+A broker's connection also shows its host. After an address takeover on Kubernetes, the announced address may
+lead to another broker, but the heartbeats of a broker come from its own host.
+
+A request in a broker's own name (1002, 1003) proves that it lives. When it came through another node, the
+connection that ends here is not the broker's, so it only revives a broker that is not alive, and is bound to
+no connection.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from controller_core.groups.commands import LiveBroker
+from controller_core.groups.elections.first_elections import has_absurd_epoch
+from controller_core.groups.group import Group
+from controller_core.groups.keys import BrokerId, LogOffset, ReplicaKey
+from controller_core.groups.liveness.table import EXPIRY_LATENESS_MS_MAX, STARTING_MS, Death, LivenessTable
+from controller_core.groups.state import GroupsState
+from controller_core.remoting.headers import BrokerHeartbeatRequestHeader
+from controller_core.remoting.text_bounds import GROUP_MEMBERS_MAX
+from controller_core.server.clock import Clock
+from controller_core.server.common.json_views import Beat
+
+NO_CHANNEL_ID = 0
+TICK_S = 0.1
+_TICK_MIN_S = 0.005
+_MS_PER_S = 1_000
+
+
+class HeartbeatReceiver:
+    """The liveness table with a clock, and callbacks for deaths and revivals."""
+
+    def __init__(self, state: GroupsState, clock: Clock) -> None:
+        self.table = LivenessTable(starting_ms=STARTING_MS)
+        self.listening_since_ms = clock.now_ms()
+        self.on_deaths: Callable[[list[Death]], None] = _ignore
+        self.on_revival: Callable[[ReplicaKey], None] = _ignore
+        self._state = state
+        self._clock = clock
+        self._hosts: dict[int, str] = {}
+        self._first_beats: dict[ReplicaKey, asyncio.Event] = {}
+
+    def channel_opened(self, channel_id: int, peer: str) -> None:
+        """Learn of a connection and the address of its other end."""
+        self._hosts[channel_id] = peer.rpartition(":")[0]
+
+    def direct_address(self, announced: str) -> str:
+        """Return the `host:port` at which the living member that announced this address can be reached.
+
+        `announced` itself if unknown.
+        """
+        entry = self.table.at(announced)
+        host = "" if entry is None else self._hosts.get(entry.channel_id, "")
+        return f"{host}:{announced.rpartition(':')[2]}" if host else announced
+
+    def beat(self, channel_id: int, header: BrokerHeartbeatRequestHeader, broker_id: BrokerId) -> ReplicaKey:
+        """Take up a heartbeat (904); return the key of its sender."""
+        key = ReplicaKey(header.cluster_name, header.broker_name, broker_id)
+        is_new = self.table.beat(
+            key,
+            channel_id,
+            self._clock.now_ms(),
+            timeout_ms=header.heartbeat_timeout_mills,
+            epoch=header.epoch,
+            max_offset=_offset(header.max_offset),
+            confirm_offset=_offset(header.confirm_offset),
+            priority=header.election_priority,
+            address=header.broker_addr,
+        )
+        if self._first_beats and (awaited := self._first_beats.pop(key, None)) is not None:
+            awaited.set()
+        if is_new:
+            self.on_revival(key)
+        return key
+
+    async def has_beaten(self, key: ReplicaKey, within_s: float) -> bool:
+        """Return whether a heartbeat of a member has come, waiting for the first one."""
+        entry = self.table.get(key)
+        if entry is not None and not entry.has_beaten:
+            came = self._first_beats.setdefault(key, asyncio.Event())
+            try:
+                async with asyncio.timeout(within_s):
+                    await came.wait()
+            except TimeoutError:
+                self._first_beats.pop(key, None)
+        entry = self.table.get(key)
+        return entry is None or entry.has_beaten
+
+    def unregistered_ids(self, group: Group) -> tuple[BrokerId, ...]:
+        """Return the unregistered ids whose heartbeats name this group and tell a master epoch."""
+        return tuple(
+            member.id
+            for member in self.table.alive(group.key)
+            if member.id not in group.replicas and member.epoch > 0 and not has_absurd_epoch(group, member)
+        )
+
+    def proof_of_life(self, channel_id: int, key: ReplicaKey, address: str = "") -> bool:
+        """Take a registered broker's own request as a sign of life; return whether it was not alive before.
+
+        `channel_id` is its own connection, or `NO_CHANNEL_ID`.
+        """
+        alive = self.table.is_alive(key)
+        if alive and channel_id == NO_CHANNEL_ID:
+            return False
+        group = self._state.get(key.group)
+        if group is None or key.broker_id not in group.replicas:
+            return False
+        revived = self.table.touch(key, channel_id, self._clock.now_ms(), address=address)
+        if revived:
+            self.on_revival(key)
+        return revived
+
+    def channel_closed(self, channel_id: int) -> None:
+        """Remove the members whose latest heartbeat came over this connection."""
+        self._hosts.pop(channel_id, None)
+        if deaths := self.table.channel_closed(channel_id, self._clock.now_ms()):
+            self.on_deaths(deaths)
+
+    def alive_of(self, cluster: str, broker_name: str) -> tuple[LiveBroker, ...]:
+        """Return the registered members of a group that are alive, by ascending id.
+
+        Empty for an unknown or ambiguous group. Heartbeats of unclaimed ids are left out, so that strangers
+        cannot change what commands capture.
+        """
+        group = self._state.find_one(broker_name, cluster)
+        return () if group is None else self.table.alive(group.key, captured(group))
+
+    def alive_ids_of(self, cluster: str, broker_name: str) -> tuple[BrokerId, ...]:
+        """Return the ids of those that `alive_of` returns, ascending."""
+        return tuple(broker.id for broker in self.alive_of(cluster, broker_name))
+
+    def cluster_of(self, channel_id: int, broker_name: str) -> str:
+        """Return the cluster that a connection's heartbeats named for this group.
+
+        Empty if they named none.
+        """
+        return self.table.cluster_of(channel_id, broker_name)
+
+    def beat_of(self, key: ReplicaKey) -> Beat | None:
+        """Return the newest heartbeat of a member for display."""
+        entry = self.table.get(key)
+        if entry is None:
+            return None
+        age_ms = self._clock.now_ms() - entry.last_beat_ms
+        return Beat(
+            alive=True,
+            epoch=entry.epoch,
+            max_offset=entry.max_offset,
+            confirm_offset=entry.confirm_offset,
+            last_beat_age_ms=age_ms,
+        )
+
+    async def run(self) -> None:
+        """Find members that are silent for too long, until cancelled."""
+        last_ms = self._clock.now_ms()
+        while True:
+            await asyncio.sleep(self._delay_s())
+            now_ms = self._clock.now_ms()
+            if now_ms - last_ms > EXPIRY_LATENESS_MS_MAX:
+                self.listening_since_ms = now_ms  # this process slept, so missing heartbeats prove nothing
+            last_ms = now_ms
+            if deaths := self.table.expire(now_ms):
+                self.on_deaths(deaths)
+
+    def _delay_s(self) -> float:
+        deadline_ms = self.table.next_deadline_ms()
+        if deadline_ms is None:
+            return TICK_S
+        # Why + 1: a beat exactly at its deadline is in time, so no member is overdue before the next
+        # millisecond.
+        return min(TICK_S, max(_TICK_MIN_S, (deadline_ms + 1 - self._clock.now_ms()) / _MS_PER_S))
+
+
+def captured(group: Group) -> Iterable[BrokerId]:
+    """Return the ids whose life commands capture.
+
+    All, or of a group that outgrew its bound the SyncStateSet first.
+    """
+    if len(group.replicas) <= GROUP_MEMBERS_MAX:
+        return group.replicas
+    return islice(dict.fromkeys((*group.sync_state_set, *group.replicas)), GROUP_MEMBERS_MAX)
+
+
+def _ignore(_value: Iterable[object]) -> None:
+    """Do nothing: the callback before somebody sets it."""
+
+
+def _offset(told: int | None) -> LogOffset | None:
+    return None if told is None else LogOffset(told)

@@ -1,1 +1,0 @@
-"""Masters of broker groups: heartbeats, elections, write guards, role notices to brokers."""

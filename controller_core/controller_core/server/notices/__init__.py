@@ -1,0 +1,1 @@
+"""Role notices to brokers, their order, and addresses of HA ports."""

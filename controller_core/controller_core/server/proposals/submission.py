@@ -1,0 +1,103 @@
+"""Build the parts that change masters, and give requests one entrance to them.
+
+Submit a command, report a seen epoch.
+"""
+
+import ssl
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from controller_core.groups.commands import AnyCommand, ElectMaster
+from controller_core.groups.keys import ReplicaKey
+from controller_core.groups.replies import Outcome
+from controller_core.groups.state import GroupsState
+from controller_core.server.clock import Clock
+from controller_core.server.common.metrics import Metrics
+from controller_core.server.notices.notice_order import RoleChanges
+from controller_core.server.notices.notifier import Notifier
+from controller_core.server.proposals.commands import AliveOf
+from controller_core.server.proposals.election_follow_up import ElectionFollowUp
+from controller_core.server.proposals.election_proposer import ElectionProposer
+from controller_core.server.proposals.failover_times import FailoverTimesRecorder
+from controller_core.server.proposals.proposer import CommandProposer, ProposingNode
+from controller_core.server.proposals.replica_detacher import ReplicaDetacher
+from controller_core.server.write_guards.write_guard import WriteGuards
+
+
+class CommandSubmitter:
+    """Owns the parts that change masters; each part does its own work.
+
+    Attributes:
+        notifier: tells and asks brokers.
+        changes: which groups are in the middle of a change of master.
+        guards: stops and restores the writes of living masters.
+        follow_up: what happens after an election.
+    """
+
+    def __init__(
+        self,
+        node: ProposingNode,
+        state: GroupsState,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        alive_of: AliveOf,
+        may_notify: Callable[[], bool],
+        dial_at: Callable[[str], str] = str,
+        broker_ssl: ssl.SSLContext | None = None,
+    ) -> None:
+        self._proposer = CommandProposer(node, metrics)
+        self._recorder = FailoverTimesRecorder(clock, self._proposer.propose)
+        self._watched = self._recorder.watched
+        self.notifier = Notifier(self._recorder.notice_sent, dial_at, broker_ssl)
+        self.changes = RoleChanges(self.notifier)
+        self.guards = WriteGuards(
+            state=state,
+            clock=clock,
+            ask=self.notifier.ask,
+            forget=self.notifier.forget,
+            propose=self._proposer.propose,
+            alive_of=alive_of,
+            changes=self.changes,
+            leads=lambda: node.is_leader,
+        )
+        self.follow_up = ElectionFollowUp(self.notifier, self.changes, self._recorder, may_notify)
+        self._elections = ElectionProposer(
+            state=state,
+            proposer=self._proposer,
+            guards=self.guards,
+            detacher=ReplicaDetacher(state, self.notifier.ask),
+            changes=self.changes,
+            follow_up=self.follow_up,
+            clock=clock,
+            metrics=metrics,
+            may_notify=may_notify,
+        )
+
+    def submit(self, command: AnyCommand) -> Coroutine[Any, Any, Outcome]:
+        """Propose a command and return what applying it led to.
+
+        An election is guarded before and followed up after.
+
+        Raises:
+            NotLeaderError, ProposalDroppedError, ProposalLostError: as `CommandProposer.propose`.
+        """
+        if isinstance(command, ElectMaster):
+            return self._elections.elect(command)
+        return self._proposer.propose(command)
+
+    def saw_epoch(self, key: ReplicaKey, epoch: int, *, is_beat: bool) -> None:
+        """Learn that a member acts in an epoch.
+
+        Every heartbeat comes here, so this does two look-ups and no more.
+        """
+        self.notifier.seen(key, epoch)
+        if key in self._watched:
+            self._recorder.saw_epoch(key, epoch, is_beat=is_beat)
+
+    async def stop(self) -> None:
+        """Stop elections, records, guards and notices."""
+        await self._elections.stop()
+        await self._recorder.stop()
+        await self.guards.stop()
+        await self.notifier.stop()

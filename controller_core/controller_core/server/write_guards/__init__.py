@@ -1,0 +1,1 @@
+"""Write guards: stop the writes of a living master before a switchover."""

@@ -1,0 +1,400 @@
+"""Stop the writes of a living master before a switchover, so that no acknowledged message is lost with it.
+
+Why: a master that steps down answers the writes that still wait for its slaves, although its slaves have
+left. Java then counts the master alone and answers "stored", and the message is gone when that broker follows
+the new master. (RocketMQ 5.5.0: 5 of 12 switchovers under load lost 1 to 4 messages with notices to all at
+once, 1 of 26 with the first notice to the old master.) So, before the election is proposed:
+
+    ask the master for its minInSyncReplicas (26)                 port closed: go on without a guard, as
+                                                                  RocketMQ does
+    note it in the replicated state (RaiseWriteGuard)
+    set it out of reach (25)                                      new writes that wait for copies are refused
+    wait until every slave of the set has the required part of the log (907)
+    ask for the setting once more (26)                            an administrator may have changed it
+    elect, tell, old master first
+    set it back (25), strike the note off (LiftWriteGuard)        repeated until done, the broker dies, or
+                                                                  another leads
+
+Whatever else goes wrong before the election refuses it (2012) with the broker's own words: no answer, a
+connection that fails otherwise, a refusal (access control), slaves that do not catch up. A switchover without
+a guard loses messages: with ACL on, 3 of 8,674 in three switchovers. Where the port is closed no client can
+write either: the process is dead, or has never served one.
+
+A refused write was not written: the client tries again, and is served by the new master some 0.1 s later.
+While a guard is up, all clients are refused, so tries that failed are spaced (`GuardSpacing`).
+
+The required part of the log. A guard stops the writes that wait for copies. Others go on and grow the log:
+sends with waitStoreMsgOK=false, and a broker's own writes (commits of transactions, deliveries of delayed
+messages, retries of consumers). No client was promised a copy of those. The master looks at the setting
+before it appends, and the time between both is short. So the required part ends where the log ended when two
+answers were equal, or `APPENDED_WITHIN_S` after the guard was set, whichever is first.
+
+If a leader dies during a guard, its note stays in the state, and its successor restores the setting. The
+broker keeps the setting in its file, so a broker that crashed during the guard gets the old value when it
+registers again. If a broker refuses its old setting, the leader repeats the request while the broker lives
+and the note exists. The leader does not touch a setting that an administrator changed during the guard.
+
+Failovers (`elections.leader_elections`) never come here: their master does not live for the controllers, so
+`would_replace` is false. A silent master cannot answer: its log replica detaches from it
+(`replica_detacher`), and its companion's fence stops its writes.
+
+Never here: the choice of the winner. `groups.elections.election` says whether an election would replace a
+living master at all.
+
+Source: CommitLog.asyncPutMessage and needHandleHA, GroupTransferService.doWaitTransfer,
+AutoSwitchHAService.getRuntimeInfo, AdminBrokerProcessor.updateBrokerConfig of 5.4.0.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, Protocol
+
+from msgspec.structs import replace
+
+from controller_core.channel.errors import CallTimeoutError, ConnectionClosedError, PortClosedError
+from controller_core.channel.refusals import RefusalLog
+from controller_core.groups.commands import (
+    AnyCommand,
+    ElectMaster,
+    LiftWriteGuard,
+    LiveBroker,
+    RaiseWriteGuard,
+)
+from controller_core.groups.elections.election import would_replace
+from controller_core.groups.group import Group
+from controller_core.groups.keys import BrokerId, GroupKey, ReplicaKey
+from controller_core.groups.replies import Outcome
+from controller_core.groups.state import GroupsState
+from controller_core.remoting.bodies import HARuntimeInfo
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.errors import shown
+from controller_core.server.clock import Clock
+from controller_core.server.common.broker_questions import ASK_ERRORS, Ask, RefusedError, ask_or_raise
+from controller_core.server.logs import bind
+from controller_core.server.node.types import CommandDroppedError, NotLeaderError, ProposalLostError
+from controller_core.server.settings import properties
+from controller_core.server.write_guards.guard_spacing import GuardSpacing
+
+SETTING: Final = "minInSyncReplicas"
+OUT_OF_REACH: Final = 1_000
+"""More copies than any group has members; a write that asks for so many is refused before it is written."""
+SETTING_DIGITS_MAX: Final = 9
+"""Digits of a setting that is noted; the broker's answer is a text that the broker chose."""
+DRAINED_WITHIN_S: Final = 1.0
+"""How long slaves may need for the rest of the log; with all else, mqadmin's 3 s are not used up."""
+DRAIN_PAUSE_S: Final = 0.01
+APPENDED_WITHIN_S: Final = 0.1
+"""How long a write may take from its look at the setting until it is in the log."""
+LIFT_TRIES_OF_DEAD_MAX: Final = 20
+LIFT_PAUSE_S: Final = 0.5
+"""Before the second try to set a broker back; doubled for each further one."""
+LIFT_PAUSE_S_MAX: Final = 8.0
+
+_log = logging.getLogger(__name__)
+
+
+class SwitchoverRefusedError(Exception):
+    """The living master cannot be replaced without loss now.
+
+    Attributes:
+        why: the reason, without the names of group and master.
+    """
+
+    def __init__(self, group: Group, why: str) -> None:
+        self.why = why
+        name = group.key.broker_name
+        super().__init__(
+            f"Master {group.master_id} of {name} stays master, a switchover could lose messages: {why}"
+        )
+
+
+class OpenChanges(Protocol):
+    """What this asks about changes of master."""
+
+    def is_open(self, broker_name: str) -> bool:
+        """Whether a change of this group's master is being decided or told."""
+        ...
+
+    async def settled(self, broker_name: str) -> None:
+        """Wait until no change of this group is open."""
+        ...
+
+
+class WriteGuards:
+    """Raises a guard before an election that needs one, and lifts it again."""
+
+    def __init__(
+        self,
+        *,
+        state: GroupsState,
+        clock: Clock,
+        ask: Ask,
+        forget: Callable[[str], None],
+        propose: Callable[[AnyCommand], Awaitable[Outcome]],
+        alive_of: Callable[[str, str], tuple[LiveBroker, ...]],
+        changes: OpenChanges,
+        leads: Callable[[], bool],
+    ) -> None:
+        """Take the state and the functions to use.
+
+        Args:
+            state: the applied groups; read only.
+            clock: stamps the notes.
+            ask: asks a broker.
+            forget: closes the connection to an address that questions use.
+            propose: puts a note into the log.
+            alive_of: returns the living members of a group.
+            changes: which groups are in the middle of a change of master.
+            leads: whether this node leads now.
+        """
+        self._state = state
+        self._clock = clock
+        self._ask = ask
+        self._forget = forget
+        self._propose = propose
+        self._alive_of = alive_of
+        self._changes = changes
+        self._leads = leads
+        self._spacing = GuardSpacing()
+        self._refusals = RefusalLog(_log)
+        self._lifting: dict[ReplicaKey, asyncio.Task[None]] = {}
+        # One lock for each group: raising and lifting must not overtake each other.
+        self._setting: dict[GroupKey, asyncio.Lock] = {}
+
+    async def before(self, command: ElectMaster) -> ElectMaster:
+        """Stop the writes of the living master that this election would replace.
+
+        Return the command to propose.
+
+
+
+        Raises:
+            SwitchoverRefusedError: the guard cannot be set, or its slaves do not catch up in time.
+            NotLeaderError, CommandDroppedError, ProposalLostError: as `Node.propose`.
+        """
+        group = self._state.find_one(command.broker_name, command.cluster)
+        if group is None or group.master_id is None or not would_replace(group, command):
+            return command
+        address = group.master_address or ""
+        async with self._lock(group.key):
+            if problem := self._spacing.problem(group.key):
+                raise SwitchoverRefusedError(group, problem)
+            if not await self._noted(group, group.master_id, address):
+                return command
+            try:
+                await self._guard(group, address)
+            except SwitchoverRefusedError as error:
+                self._spacing.failed(group.key, error.why)
+                raise
+            self._spacing.succeeded(group.key)
+        return replace(
+            command,
+            stamp=self._clock.stamp(),
+            alive=self._alive_of(*group.key),
+            replaced_epoch=group.master_epoch,
+        )
+
+    def lift(self, key: GroupKey) -> None:
+        """Give the members of a group their setting back, once no change of its master is open."""
+        group = self._state.get(key)
+        for broker_id in () if group is None else group.write_guards:
+            member = ReplicaKey(*key, broker_id)
+            if member not in self._lifting:
+                task = asyncio.create_task(self._lift(member))
+                self._lifting[member] = task
+                task.add_done_callback(partial(self._lifted, member))
+
+    def _lifted(self, member: ReplicaKey, _task: asyncio.Task[None]) -> None:
+        self._lifting.pop(member, None)
+
+    def lift_of(self, command: ElectMaster) -> None:
+        """Do the same for the group of an election."""
+        group = self._state.find_one(command.broker_name, command.cluster)
+        if group is not None:
+            self.lift(group.key)
+
+    def lift_all(self) -> None:
+        """Do the same for all groups: after a change of leader, guards of its predecessor may remain."""
+        for group in self._state.groups():
+            if group.write_guards:
+                self.lift(group.key)
+
+    async def stop(self) -> None:
+        """Stop lifting; the next leader lifts the guards that are still noted."""
+        tasks = list(self._lifting.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # The steps of a guard.
+
+    async def _noted(self, group: Group, master_id: BrokerId, address: str) -> bool:
+        """Note the guard and the setting of the master without it; return False if its port is closed."""
+        try:
+            setting = await self._setting_asked_twice(address)
+        except PortClosedError as error:
+            _log.warning(
+                "a master is replaced without a write guard: its port is closed",
+                extra=_bind(ReplicaKey(*group.key, master_id), error=str(error)),
+            )
+            return False
+        except ASK_ERRORS as error:
+            raise SwitchoverRefusedError(group, f"its {SETTING} cannot be read: {error}") from error
+        note = RaiseWriteGuard(
+            cluster=group.key.cluster,
+            broker_name=group.key.broker_name,
+            stamp=self._clock.stamp(),
+            master_id=master_id,
+            master_epoch=group.master_epoch,
+            min_in_sync_replicas=setting,
+        )
+        reply = (await self._propose(note)).reply
+        if reply.code != ResponseCode.SUCCESS:
+            # Another master was elected in the meantime, and the guard is not for that one.
+            raise SwitchoverRefusedError(group, reply.remark or f"code {reply.code}")
+        return True
+
+    async def _guard(self, group: Group, address: str) -> None:
+        """Stop the master's writes; return when every slave of the set has the required part of its log."""
+        try:
+            await self._set(address, OUT_OF_REACH)
+        except ASK_ERRORS as error:
+            raise SwitchoverRefusedError(group, f"its writes cannot be stopped: {error}") from error
+        try:
+            async with asyncio.timeout(DRAINED_WITHIN_S):
+                await self._drained(address, slaves=len(group.sync_state_set) - 1)
+                if await self._setting_of(address) != OUT_OF_REACH:
+                    raise SwitchoverRefusedError(group, f"its {SETTING} was changed during the guard")
+        except ASK_ERRORS as error:
+            why = str(error) or f"its slaves lack part of its log after {DRAINED_WITHIN_S} s"
+            raise SwitchoverRefusedError(group, why) from error
+
+    async def _setting_asked_twice(self, address: str) -> int:
+        """Return the setting; ask once more after a missing answer.
+
+        A broker may be paused, and a repeated notice closes our connection.
+        """
+        try:
+            return await self._setting_of(address)
+        except (CallTimeoutError, ConnectionClosedError):
+            self._forget(address)
+            return await self._setting_of(address)
+
+    async def _drained(self, address: str, *, slaves: int) -> None:
+        """Wait until every slave of the set has the log up to the point where the guard took effect."""
+        loop = asyncio.get_running_loop()
+        holds_from_s = loop.time() + APPENDED_WITHIN_S
+        end_before, must_have = -1, -1
+        while True:
+            asked_s = loop.time()
+            answer = await ask_or_raise(self._ask, address, RequestCode.GET_BROKER_HA_STATUS)
+            status = HARuntimeInfo.decode(answer.body)
+            end = status.master_commit_log_max_offset
+            if must_have < 0 and asked_s >= holds_from_s:
+                must_have = end
+            wanted = end if end == end_before else must_have
+            if wanted >= 0:
+                held = [
+                    slave.in_sync and slave.slave_ack_offset >= wanted for slave in status.ha_connection_info
+                ]
+                if held.count(True) >= slaves:
+                    return
+            end_before = end
+            await asyncio.sleep(DRAIN_PAUSE_S)
+
+    async def _lift(self, member: ReplicaKey) -> None:
+        """Restore a broker's setting.
+
+        Repeat while it lives and this node leads, and a little longer if it is dead.
+        """
+        pause_s, tries_of_dead = LIFT_PAUSE_S, 0
+        while tries_of_dead < LIFT_TRIES_OF_DEAD_MAX:
+            if not self._leads():
+                return
+            try:
+                if await self._set_back(member):
+                    self._refusals.answered(str(member))
+                    return
+            except (NotLeaderError, ProposalLostError):
+                return  # The broker is set back; who leads now does it again and strikes the note off.
+            except (*ASK_ERRORS, CommandDroppedError) as error:
+                if isinstance(error, RefusedError):
+                    self._refusals.refused(str(member), f"its writes stay stopped: {error}")
+                else:
+                    _log.info("a write guard is not lifted yet", extra=_bind(member, error=str(error)))
+                alive = {broker.id for broker in self._alive_of(*member.group)}
+                tries_of_dead = 0 if member.broker_id in alive else tries_of_dead + 1
+                await asyncio.sleep(pause_s if member.broker_id in alive else LIFT_PAUSE_S)
+                pause_s = min(2 * pause_s, LIFT_PAUSE_S_MAX)
+        _log.warning("a write guard stays until its broker sends a heartbeat again", extra=_bind(member))
+
+    async def _set_back(self, member: ReplicaKey) -> bool:
+        """Do it once no change is open; return False if one was opened before it was our turn."""
+        await self._changes.settled(member.broker_name)
+        async with self._lock(member.group):
+            if self._changes.is_open(member.broker_name):
+                return False
+            group = self._state.get(member.group)
+            setting = None if group is None else group.write_guards.get(member.broker_id)
+            if group is None or setting is None:
+                return True
+            address = group.address(member.broker_id) or ""
+            found = await self._setting_of(address)
+            if found == setting:
+                await self._set(address, setting)  # a late answer to the guard must not have the last word
+            elif found >= OUT_OF_REACH:
+                await self._set(address, setting + found - OUT_OF_REACH)  # the rest is a companion's fence
+            else:
+                _log.warning(
+                    "the setting of a broker was changed while its writes were stopped: it is left as it is",
+                    extra=_bind(member, setting=str(found), before=str(setting)),
+                )
+            note = LiftWriteGuard(
+                cluster=member.cluster,
+                broker_name=member.broker_name,
+                stamp=self._clock.stamp(),
+                broker_id=member.broker_id,
+            )
+            await self._propose(note)
+        return True
+
+    def _lock(self, key: GroupKey) -> asyncio.Lock:
+        return self._setting.setdefault(key, asyncio.Lock())
+
+    # The conversation with a broker.
+
+    async def _setting_of(self, address: str) -> int:
+        """Return the setting of the broker that announces this address; keep a connection to that broker."""
+        held = await self._settings_at(address)
+        if not _announces(held, address):
+            # The connection dates from a time when another broker used the address.
+            self._forget(address)
+            held = await self._settings_at(address)
+            if not _announces(held, address):
+                raise RefusedError(f"another broker answers at {address}")
+        text = held.get(SETTING, "")
+        if not (text.isascii() and text.isdigit() and len(text) <= SETTING_DIGITS_MAX):
+            raise RefusedError(
+                f"its {SETTING} is not a number of at most {SETTING_DIGITS_MAX} digits: {shown(text)}"
+            )
+        return int(text)
+
+    async def _settings_at(self, address: str) -> dict[str, str]:
+        answer = await ask_or_raise(self._ask, address, RequestCode.GET_BROKER_CONFIG)
+        return properties.parse(answer.body.decode())
+
+    async def _set(self, address: str, value: int) -> None:
+        body = properties.write({SETTING: str(value)}).encode()
+        await ask_or_raise(self._ask, address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+
+
+def _announces(held: dict[str, str], address: str) -> bool:
+    """Return whether settings are those of the broker that announces this address; True if unknown."""
+    host, port = held.get("brokerIP1"), held.get("listenPort")
+    return not host or not port or f"{host}:{port}" == address
+
+
+def _bind(member: ReplicaKey, **fields: str) -> dict[str, object]:
+    return bind(cluster=member.cluster, broker_group=member.broker_name, id=member.broker_id, **fields)

@@ -1,0 +1,1 @@
+"""The CustomResourceDefinitions: made from the models, with schemas as Kubernetes wants them."""

@@ -1,0 +1,1 @@
+"""Changes of master: elections, their marks and phases, write gaps, and planned restarts."""

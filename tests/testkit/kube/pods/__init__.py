@@ -1,0 +1,1 @@
+"""Pods of RocketMQ's own image: its clients, its tools, and load."""
