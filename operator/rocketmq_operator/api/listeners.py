@@ -203,7 +203,7 @@ class ListenerStatus(StatusModel):
     address: Annotated[str, Field(max_length=2_048)] = ""
     """What applications use as their name server address; empty while it is unknown."""
     brokers: Annotated[str, Field(max_length=16)] = ""
-    """Brokers with a known address, and all brokers, for instance 3/3."""
+    """Brokers with a known address, and all brokers, for instance 3/3; empty for clients inside."""
     route_fronts: Annotated[str, Field(max_length=16)] = ""
     """Ready and requested route fronts; empty for clients inside."""
 

@@ -154,9 +154,7 @@ def listener_statuses(observed: ObservedCluster) -> tuple[ListenerStatus, ...]:
     owner, spec = observed.owner, observed.spec
     all_brokers = len(inside_addresses(observed))
     servers = names.name_server_addresses(owner.name, owner.namespace, spec.name_servers.replicas)
-    inside = ListenerStatus(
-        name=INTERNAL, type="ClusterIP", address=servers, brokers=f"{all_brokers}/{all_brokers}"
-    )
+    inside = ListenerStatus(name=INTERNAL, type="ClusterIP", address=servers)
     return (inside, *(_status(observed, listener, all_brokers) for listener in spec.listeners))
 
 

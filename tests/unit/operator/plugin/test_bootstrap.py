@@ -22,7 +22,7 @@ async def test_each_listener_has_a_line_and_an_unknown_address_is_a_dash(name: s
     found = await bootstrap((await _world()).kube, "shop", name)
     assert [line.split() for line in found.lines] == [
         ["CLUSTER", "LISTENER", "TYPE", "BROKERS", "ADDRESS"],
-        ["main", "internal", "ClusterIP", "2/2", SERVERS],
+        ["main", "internal", "ClusterIP", "-", SERVERS],
         ["main", "outside", "NodePort", "0/2", "-"],
     ]
     (cluster,) = found.data

@@ -74,7 +74,7 @@ async def test_a_cluster_without_listeners_has_nothing_of_them_and_names_the_add
             "name": "internal",
             "type": "ClusterIP",
             "address": names.name_server_addresses("main", "shop", 2),
-            "brokers": "2/2",
+            "brokers": "",
             "routeFronts": "",
         }
     ]
