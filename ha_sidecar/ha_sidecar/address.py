@@ -21,9 +21,9 @@ def host_port(text: str) -> HostPort:
 
 
 def host_ports(text: str) -> tuple[HostPort, ...]:
-    """Return the addresses of a list that is separated by semicolons.
+    """Return the addresses of a list that is separated by commas, or by semicolons as RocketMQ does.
 
     Raises:
         AddressError: one of them is not `host:port`.
     """
-    return tuple(host_port(part) for part in text.split(";") if part.strip())
+    return tuple(host_port(part) for part in text.replace(";", ",").split(",") if part.strip())

@@ -4,9 +4,9 @@
     ha-sidecar companion ...            show what a broker does not say, until SIGTERM
     ha-sidecar handover ...             if the broker is master, hand over to another; or exit with 1
     ha-sidecar seed ...                 fill an empty broker's store before the broker starts
-    ha-sidecar verify DIR               what a store holds, as JSON; exit status 1 if a record is damaged
-    ha-sidecar epochs DIR               its epoch list, as JSON
-    ha-sidecar truncate DIR --to N      cut its log and epoch list, as JSON
+    ha-sidecar verify DIR               what a store holds; exit status 1 if a record is damaged
+    ha-sidecar epochs DIR               its epoch list
+    ha-sidecar truncate DIR --offset N  cut its log and epoch list
     ha-sidecar survey, permission, adopt   the steps of a migration inside the cluster (`migration.cli`)
 
 Exit status: 0 done, 1 damage found or the work failed, 2 misused.
@@ -15,18 +15,17 @@ Exit status: 0 done, 1 damage found or the work failed, 2 misused.
 import argparse
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import signal
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from controller_core.channel.asking import AskError
-from controller_core.command_line.attribute_help import attribute_help
+from controller_core.command_line.completion import add_completion
+from controller_core.command_line.output import add_output, show
 from controller_core.command_line.program import Parser, program, run
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.numbers import BrokerId
@@ -47,13 +46,17 @@ from ha_sidecar.common.ha_link import DivergedError
 from ha_sidecar.common.identity import NO_ID, IdentityError
 from ha_sidecar.common.options import ConfigError, read_file
 from ha_sidecar.companion import config as companion_config
+from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.handover import HandoverError, HandoverResult
 from ha_sidecar.epoch import EpochFileError, EpochList
 from ha_sidecar.migration.cli import add_commands
 from ha_sidecar.replica import config as replica_config
+from ha_sidecar.replica.config import ReplicaConfig
 from ha_sidecar.seed import config as seed_config
+from ha_sidecar.seed.config import SeedConfig
 from ha_sidecar.seed.seed import Seed, SeedError, claim
 from ha_sidecar.seed.source import GroupAnswer, find_metadata, find_outlook, find_source
+from ha_sidecar.setting_options import add_settings
 
 SWITCH_S = 0.0005
 
@@ -82,46 +85,37 @@ def parser() -> Parser:
     """Return the parser of all commands."""
     whole = program("ha-sidecar", "AutoSwitchHA for RocketMQ brokers.", "rocketmq-ha-sidecar")
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
-    replica_help = attribute_help(replica_config.ReplicaConfig)
-    companion_help = attribute_help(companion_config.CompanionConfig)
-    seed_help = attribute_help(seed_config.SeedConfig)
-    for name, command, keys, texts, text in (
-        ("replica", _replica, replica_config.KEYS, replica_help, "run a log-only replica of a broker group"),
-        (
-            "companion",
-            _companion,
-            companion_config.KEYS,
-            companion_help,
-            "show what the broker beside it does not say",
-        ),
-        ("seed", _seed, seed_config.KEYS, seed_help, "fill an empty broker's store before the broker starts"),
-        (
-            "handover",
-            _handover,
-            companion_config.KEYS,
-            companion_help,
-            "hand the broker's mastership over before it stops",
-        ),
+    for name, command, settings, text in (
+        ("replica", _replica, ReplicaConfig, "run a log-only replica of a broker group"),
+        ("companion", _companion, CompanionConfig, "show what the broker beside it does not say"),
+        ("seed", _seed, SeedConfig, "fill an empty broker's store before the broker starts"),
+        ("handover", _handover, CompanionConfig, "hand the broker's mastership over before it stops"),
     ):
         process = commands.add_parser(name, help=text)
-        process.add_argument("-c", "--config", dest="config_file", type=Path, help="file with the same keys")
-        for key in keys:
-            process.add_argument(f"--{key.replace('_', '-')}", dest=key, help=texts[key])
-        process.set_defaults(carry_out=command, keys=keys)
+        process.set_defaults(carry_out=command, keys=add_settings(process, settings))
+        if name in {"seed", "handover"}:
+            add_output(process)
     for name, command, text in (
         ("verify", _verify, "check every record of a store"),
         ("epochs", _epochs, "print a store's epoch list"),
         ("truncate", _truncate, "cut a store's log and epoch list"),
     ):
         tool = commands.add_parser(name, help=text)
-        tool.add_argument("directory", type=Path, help="directory of the store")
+        tool.add_argument("directory", type=Path, metavar="DIR", help="directory of the store")
         tool.add_argument(
-            "--mapped-file-bytes", type=int, help="length of a log file, if none is there to tell"
+            "--mapped-file-bytes",
+            type=int,
+            metavar="BYTES",
+            help="length of a log file, if none is there to tell",
         )
         if name == "truncate":
-            tool.add_argument("--to", type=int, required=True, help="offset at which the log must end")
+            tool.add_argument(
+                "--offset", type=int, required=True, metavar="OFFSET", help="offset at which the log must end"
+            )
+        add_output(tool)
         tool.set_defaults(carry_out=command)
     add_commands(commands)
+    add_completion(commands, parser)
     return whole
 
 
@@ -167,7 +161,7 @@ def _companion(options: argparse.Namespace) -> int:
 def _handover(options: argparse.Namespace) -> int:
     config = companion_config.from_texts(_texts(options), serves=False)
     _log_to_stderr()
-    _print(asdict(asyncio.run(_hand_over(config))))
+    show(options.output, asyncio.run(_hand_over(config)))
     return 0
 
 
@@ -175,11 +169,12 @@ def _seed(options: argparse.Namespace) -> int:
     config = seed_config.from_texts(_texts(options))
     _log_to_stderr()
     if config.advertise and not _outlook(config).known:
-        _print({"seeded": False, "reason": f"the controllers know no group {config.group}: it begins"})
+        reason = f"the controllers know no group {config.group}: it begins"
+        show(options.output, {"seeded": False, "reason": reason})
         return 0
     nothing = claim(config)
     if nothing is not None:
-        _print({"seeded": False, "reason": nothing})
+        show(options.output, {"seeded": False, "reason": nothing})
         return 0
     store = ReplicaStore(config.store, config.mapped_file_bytes)
     try:
@@ -190,7 +185,7 @@ def _seed(options: argparse.Namespace) -> int:
             lambda: find_metadata(config),
             lambda: _former_id(config),
         )
-        _print(asdict(seed.run()))
+        show(options.output, seed.run())
     except OSError as error:
         _log.critical("stopping: %s", error)
         return 1
@@ -200,7 +195,7 @@ def _seed(options: argparse.Namespace) -> int:
     return 0
 
 
-def _outlook(config: seed_config.SeedConfig) -> GroupAnswer:
+def _outlook(config: SeedConfig) -> GroupAnswer:
     """Return what the controllers say of the group.
 
     Wait for their answer, as a guess could cost the store its former id.
@@ -215,24 +210,24 @@ def _outlook(config: seed_config.SeedConfig) -> GroupAnswer:
     raise SeedError(f"no controller answered {config.attempts} times: what this store had been is not known")
 
 
-def _former_id(config: seed_config.SeedConfig) -> BrokerId:
+def _former_id(config: SeedConfig) -> BrokerId:
     return _outlook(config).former_id if config.reclaim else NO_ID
 
 
-async def _replicate(config: replica_config.ReplicaConfig, store: ReplicaStore) -> None:
+async def _replicate(config: ReplicaConfig, store: ReplicaStore) -> None:
     # Imported here: an HTTP server takes longer to load than a small log takes to seed.
     from ha_sidecar.replica.replica import LogReplica
 
     await _until_signal(LogReplica(config, store).run())
 
 
-async def _accompany(config: companion_config.CompanionConfig) -> None:
+async def _accompany(config: CompanionConfig) -> None:
     from ha_sidecar.companion.companion import Companion
 
     await _until_signal(Companion(config).run())
 
 
-async def _hand_over(config: companion_config.CompanionConfig) -> HandoverResult:
+async def _hand_over(config: CompanionConfig) -> HandoverResult:
     from ha_sidecar.companion.settling import hand_over_and_settle
 
     return await hand_over_and_settle(config)
@@ -255,7 +250,8 @@ def _verify(options: argparse.Namespace) -> int:
     layout = existing_layout(options.directory, options.mapped_file_bytes)
     found = walk(layout)
     damaged = found.end.stopped_by.kind is RecordKind.DAMAGED
-    _print(
+    show(
+        options.output,
         {
             "directory": str(layout.directory),
             "file_bytes": layout.file_bytes,
@@ -269,13 +265,14 @@ def _verify(options: argparse.Namespace) -> int:
             "first_damage": {"offset": found.end.max_offset, "problem": found.end.stopped_by.problem}
             if damaged
             else None,
-        }
+        },
     )
     return 1 if damaged else 0
 
 
 def _epochs(options: argparse.Namespace) -> int:
-    _print({"epochs": _pairs(read_epochs(options.directory))})
+    epochs = _pairs(read_epochs(options.directory))
+    show(options.output, {"epochs": epochs}, rows=epochs)
     return 0
 
 
@@ -284,23 +281,20 @@ def _truncate(options: argparse.Namespace) -> int:
     try:
         log, _ = CommitLog.open(existing_layout(options.directory, options.mapped_file_bytes))
         from_offset = log.max_offset
-        if not log.can_cut_at(options.to):
+        if not log.can_cut_at(options.offset):
             raise CommitLogUsageError(
-                f"no record starts at {options.to} of [{log.min_offset}, {from_offset})"
+                f"no record starts at {options.offset} of [{log.min_offset}, {from_offset})"
             )
-        log.truncate(options.to)
+        log.truncate(options.offset)
         log.close()
-        epochs = read_epochs(options.directory).starting_up_to(options.to)
+        epochs = read_epochs(options.directory).starting_up_to(options.offset)
         write_epochs(options.directory, epochs)
     finally:
         os.close(lock_fd)
-    _print({"from_offset": from_offset, "max_offset": options.to, "epochs": _pairs(epochs)})
+    done = {"from_offset": from_offset, "max_offset": options.offset, "epochs": _pairs(epochs)}
+    show(options.output, done)
     return 0
 
 
 def _pairs(epochs: EpochList) -> list[dict[str, int]]:
     return [{"epoch": entry.epoch, "start_offset": entry.start_offset} for entry in epochs]
-
-
-def _print(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")

@@ -12,9 +12,14 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
+from controller_core.command_line.completion import add_completion
 from controller_core.command_line.program import Parser, program, run
+from controller_core.command_line.values import listen_address, names
 from rocketmq_operator.api.definitions.crds import custom_resource_definitions, file_name, to_yaml
+
+HTTP_DEFAULT: Final = "0.0.0.0:8080"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,15 +34,26 @@ def parser() -> Parser:
     operate = commands.add_parser("run", help="operate until a signal")
     operate.set_defaults(carry_out=_run)
     operate.add_argument(
-        "--namespace", action="append", default=[], help="watch this one only; may be repeated"
+        "--namespace",
+        action="extend",
+        type=names,
+        default=[],
+        metavar="NAMESPACE",
+        help="watch only this one, or several with commas; may be repeated (default: all)",
     )
     operate.add_argument(
         "--lease-namespace",
         default=os.environ.get("POD_NAMESPACE", "default"),
+        metavar="NAMESPACE",
         help="where the Lease is; default: the pod's own ($POD_NAMESPACE)",
     )
-    operate.add_argument("--http-host", default="0.0.0.0", help="where health and metrics listen")  # noqa: S104 - a pod's
-    operate.add_argument("--http-port", type=int, default=8080, help="port of health and metrics")
+    operate.add_argument(
+        "--http",
+        type=listen_address,
+        default=listen_address(HTTP_DEFAULT),
+        metavar="HOST:PORT",
+        help=f"where health and metrics are served (default: {HTTP_DEFAULT})",
+    )
     operate.add_argument(
         "--log-level",
         default="info",
@@ -46,9 +62,13 @@ def parser() -> Parser:
     )
     crds = commands.add_parser("crds", help="print the resource definitions as YAML")
     crds.add_argument(
-        "--directory", type=Path, help="write one file a definition there instead of printing them"
+        "--directory",
+        type=Path,
+        metavar="DIR",
+        help="write one file a definition there instead of printing them",
     )
     crds.set_defaults(carry_out=_crds)
+    add_completion(commands, parser)
     return whole
 
 
@@ -57,7 +77,7 @@ def _run(options: argparse.Namespace) -> int:
 
     level = getattr(logging, options.log_level.upper())
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    where = handlers.Options(options.namespace, options.lease_namespace, options.http_host, options.http_port)
+    where = handlers.Options(options.namespace, options.lease_namespace, *options.http)
     return asyncio.run(handlers.run(where))
 
 

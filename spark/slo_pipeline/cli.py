@@ -7,6 +7,7 @@ imports neither Spark nor aiohttp.
 """
 
 import argparse
+import contextlib
 import importlib
 import os
 import re
@@ -16,6 +17,7 @@ from functools import partial
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
+from controller_core.command_line.completion import add_completion
 from controller_core.command_line.program import FailedError, MisuseError, Parser, program, run
 from slo_pipeline.shell.options import PROGRAM
 
@@ -39,7 +41,7 @@ BRANCHES: Final = {
     ),
     "increase": Branch(
         "slo_pipeline.jobs.increase",
-        "print how much a counter grew, window by window, as CSV, PromQL's value beside",
+        "print how much a counter grew, window by window, PromQL's value beside",
     ),
     "slo": Branch(
         "slo_pipeline.jobs.objectives", "print objectives, results, and the alerts that would have fired"
@@ -102,7 +104,18 @@ def parser(*chosen: str) -> Parser:
             module = importlib.import_module(branch.module)
             module.add_arguments(child)
             child.set_defaults(carry_out=partial(_run, module.run))
+    add_completion(branches, _completed)
     return whole
+
+
+def _completed() -> Parser:
+    """Return the parser with the options of all branches whose libraries this image has."""
+    usable = []
+    for name, branch in BRANCHES.items():
+        with contextlib.suppress(ImportError):
+            importlib.import_module(branch.module)
+            usable.append(name)
+    return parser(*usable)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

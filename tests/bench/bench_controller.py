@@ -71,8 +71,8 @@ async def measure(running: RunningControllers, workload: str, options: argparse.
     process = await asyncio.create_subprocess_exec(
         *(command_path("controller-core"), "bench", "--output", "json"),
         *("--controllers", ";".join(running.addresses), "--workload", workload),
-        *("--seconds", str(options.seconds), "--groups", str(options.groups)),
-        *("--in-flight", str(options.in_flight), "--warm-up", str(options.warm_up)),
+        *("--duration", f"{options.seconds}s", "--groups", str(options.groups)),
+        *("--in-flight", str(options.in_flight), "--warm-up", f"{options.warm_up}s"),
         stdout=asyncio.subprocess.PIPE,
     )
     printed, _ = await process.communicate()

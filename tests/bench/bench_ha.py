@@ -180,7 +180,7 @@ async def seeded(source: tuple[str, int], target: Path, total_bytes: int, pid: i
     started_s, master_cpu_s = time.perf_counter(), ha_ends.processor_s(pid)
     slave_cpu_s = _ended_children_cpu_s()
     process = await asyncio.create_subprocess_exec(
-        *(command_path("ha-sidecar"), "seed", *words),
+        *(command_path("ha-sidecar"), "seed", "--output=json", *words),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )

@@ -199,7 +199,12 @@ def controller(folder: Path) -> ManagedProcess:
 
 def operator(folder: Path, kubeconfig: Path, port: int) -> ManagedProcess:
     """Return the operator, as the chart starts it."""
-    command = [command_path("rocketmq-operator"), "run", f"--http-port={port}", f"--namespace={NAMESPACE}"]
+    command = [
+        command_path("rocketmq-operator"),
+        "run",
+        f"--http=127.0.0.1:{port}",
+        f"--namespace={NAMESPACE}",
+    ]
     environment = {"KUBECONFIG": str(kubeconfig), "POD_NAMESPACE": NAMESPACE, "KUBERNETES_SERVICE_HOST": ""}
     environment["PYTHONWARNINGS"] = (
         "ignore"  # the certificate is self-signed, and a line is logged at each call

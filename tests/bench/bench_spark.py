@@ -104,7 +104,16 @@ def _bench(days: int, scratch: Path, rows: list[BenchRow]) -> None:
     program = str(Path(sys.executable).parent / "slo-pipeline")
     totals = {}
     for master in (*LOCAL, EXECUTORS):
-        options = ["--window", WINDOW, "--input", str(data), "--master", master, "--without-promql"]
+        options = [
+            "--window",
+            WINDOW,
+            "--input",
+            str(data),
+            "--master",
+            master,
+            "--without-promql",
+            "--output=csv",
+        ]
         command = [program, "increase", METRIC, *options]
         if master == EXECUTORS:
             command = [*_own_spark_home(scratch / "spark"), *command]

@@ -346,8 +346,8 @@ def test_days_are_kept_before_a_report_is_made_of_them_where_that_is_asked() -> 
 
 def test_segments_are_as_long_as_is_asked() -> None:
     containers = _containers("measure.segmentSeconds.canary=600", "measure.segmentSeconds.collector=30")
-    assert "--segment-seconds=30s" in containers["collector"]["args"]
-    assert "--segment-seconds=600s" in containers["canary-orders"]["args"]
+    assert "--segment-duration=30s" in containers["collector"]["args"]
+    assert "--segment-duration=600s" in containers["canary-orders"]["args"]
 
 
 def _containers(*settings: str) -> dict[str, Json]:

@@ -41,7 +41,7 @@ def _counted(directory: Path, grown: int) -> Path:
 
 
 def _increase(directory: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    assert main(["increase", "x_total", "--without-promql", "--input", str(directory)]) == 0
+    assert main(["increase", "x_total", "-o", "csv", "--without-promql", "--input", str(directory)]) == 0
     return capsys.readouterr().out.splitlines()[1].split(",")[1]
 
 
@@ -62,7 +62,7 @@ def test_what_is_no_segment_is_named_once_and_stops_nothing(
     for name in ("day=2026-11-31", "day=x", "day=2026-11-20.bak"):
         shutil.copytree(folder, tmp_path / "samples" / name)
     shutil.copytree(folder, folder / "hour=1")
-    assert main(["increase", "x_total", "--without-promql", "--input", str(tmp_path)]) == 0
+    assert main(["increase", "x_total", "-o", "csv", "--without-promql", "--input", str(tmp_path)]) == 0
     told = capsys.readouterr()
     assert told.out.splitlines()[1].split(",")[1] == "7"
     assert told.err.count("\n") == 1
@@ -103,7 +103,19 @@ def test_increase_prints_a_table_that_adds_up(
     spark: SparkSession, told: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert (
-        main(["increase", "rocketmq_messages_in_total", "--by", "group", "--input", str(told.directory)]) == 0
+        main(
+            [
+                "increase",
+                "rocketmq_messages_in_total",
+                "--by",
+                "group",
+                "--input",
+                str(told.directory),
+                "-o",
+                "csv",
+            ]
+        )
+        == 0
     )
     table = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert {row["group"] for row in table} == {"orders", "payments"}

@@ -70,7 +70,7 @@ def test_two_days_add_up_to_the_whole_across_midnight(
         "demo/orders/3",
         "demo/orders/4",
     ]
-    status = _csv(capsys, ["slo", "--tables", str(tables)])
+    status = _csv(capsys, ["slo", "--output=csv", "--tables", str(tables)])
     assert {
         (row["slo"], row["group"]): (int(row["good"]), int(row["bad"]), int(row["unknown"])) for row in status
     } == sums

@@ -43,7 +43,7 @@ def server(made: CounterHistory, tmp_path_factory: pytest.TempPathFactory) -> It
 
 def _table(capsys: pytest.CaptureFixture[str], directory: Path, *options: str) -> list[dict[str, str]]:
     capsys.readouterr()
-    assert main(["increase", METRIC, "--input", str(directory), *options]) == 0
+    assert main(["increase", METRIC, "--input", str(directory), "--output=csv", *options]) == 0
     return list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
 
 

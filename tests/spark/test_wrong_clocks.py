@@ -134,7 +134,7 @@ def test_days_that_have_not_begun_are_left_alone_and_move_no_window(
     said = capsys.readouterr()
     assert said.out == "2026-11-20 computed: 1 segments\n2036-11-17 ahead: 1 segments\n"
     assert "set apart 1 rows of canary/1: times from 2026-11-20 14:00:00" in said.err
-    assert main(["slo", "--tables", str(tables), "--now", now]) == 0
+    assert main(["slo", "--output=csv", "--tables", str(tables), "--now", now]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert {(row["slo"], row["group"]): row["answer"] for row in rows} == {
         ("write-availability", "orders"): "kept",

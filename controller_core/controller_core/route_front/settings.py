@@ -1,14 +1,18 @@
 """The settings of a route front: its name servers, its listener's addresses, its ports and its bounds."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from controller_core.route_front.addresses import PORT_MAX
 
 HostPort = tuple[str, int]
 
 REMOTING_PORT: Final = 9876
 """A name server's port: clients take a route front for one."""
 HTTP_PORT: Final = 9883
+EVERY_INTERFACE: Final = "0.0.0.0"  # noqa: S104 - inside a pod
 NAME_SERVERS_MAX: Final = 16
 
 
@@ -48,39 +52,33 @@ class RouteFrontSettings:
     """The settings of one route front.
 
     Attributes:
-        name_servers: HOST:PORT of each name server, separated by semicolons; they are tried in turn
+        name_servers: the name servers, which are tried in turn
         addresses: JSON file with the listener's address of each broker; read again when it changes
-        listen: HOST:PORT for clients (default: 0.0.0.0:9876)
-        http: HOST:PORT for probes and metrics (default: 0.0.0.0:9883)
+        listen: where clients connect (default: 0.0.0.0:9876)
+        http: where probes and metrics are served (default: 0.0.0.0:9883)
         bounds: of connections, requests and times.
     """
 
     name_servers: tuple[HostPort, ...]
     addresses: Path
-    listen: HostPort = ("0.0.0.0", REMOTING_PORT)  # noqa: S104 - inside a pod
-    http: HostPort = ("0.0.0.0", HTTP_PORT)  # noqa: S104 - inside a pod
+    listen: HostPort = (EVERY_INTERFACE, REMOTING_PORT)
+    http: HostPort = (EVERY_INTERFACE, HTTP_PORT)
     bounds: RouteFrontBounds = field(default_factory=RouteFrontBounds)
 
 
-def host_port(option: str, text: str) -> HostPort:
-    """Return host and port of `host:port`; an IPv6 host stands in brackets.
+def name_servers(option: str, texts: Sequence[str]) -> tuple[HostPort, ...]:
+    """Return host and port of each name server; an IPv6 host stands in brackets.
 
     Raises:
-        SettingsError: the text is anything else.
+        SettingsError: there are too many, or one of them is not `host:port`.
     """
+    if len(texts) > NAME_SERVERS_MAX:
+        raise SettingsError(f"{option} has {len(texts)} values (expected at most {NAME_SERVERS_MAX})")
+    return tuple(_host_port(option, text) for text in texts)
+
+
+def _host_port(option: str, text: str) -> HostPort:
     host, _, port = text.strip().rpartition(":")
-    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) <= PORT_MAX:
         raise SettingsError(f"invalid {option} {text!r} (expected HOST:PORT)")
     return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def name_servers(option: str, text: str) -> tuple[HostPort, ...]:
-    """Return the name servers of a list that is separated by semicolons.
-
-    Raises:
-        SettingsError: the list is empty or too long, or one of them is not `host:port`.
-    """
-    found = tuple(host_port(option, part) for part in text.split(";") if part.strip())
-    if not 0 < len(found) <= NAME_SERVERS_MAX:
-        raise SettingsError(f"invalid {option} {text!r} (expected 1 to {NAME_SERVERS_MAX} name servers)")
-    return found

@@ -48,7 +48,7 @@ def address(key: str, text: str) -> HostPort:
 
 
 def addresses(key: str, text: str) -> tuple[HostPort, ...]:
-    """Read addresses that are separated by semicolons; raise `ConfigError` if one is not `host:port`."""
+    """Read addresses between commas or semicolons; raise `ConfigError` if one is not `host:port`."""
     return _parsed(key, text, host_ports)
 
 

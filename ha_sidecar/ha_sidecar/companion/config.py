@@ -4,7 +4,7 @@ The form of file and command line is that of the replica, see `config`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -94,7 +94,6 @@ class CompanionConfig:
         require(self.deadline_s >= 1, f"deadline-s {self.deadline_s}: at least 1")
 
 
-KEYS: Final = tuple(field.name for field in fields(CompanionConfig))
 REQUIRED_KEYS: Final = ("cluster", "group", "broker", "controllers")
 
 

@@ -1,22 +1,22 @@
 """What `kubectl rmqha migrate` runs inside the cluster, as commands: they ask and tell, and remember nothing.
 
-    ha-sidecar survey --broker HOST:PORT ...            what running brokers say of themselves, as JSON
-    ha-sidecar permission read --broker HOST:PORT ...   forbid writes to a group (or allow them: `write`)
-    ha-sidecar adopt DIR --keep keep|empty|metadata     convert a store that predates controller mode
+    ha-sidecar survey --brokers HOST:PORT[,...]           what running brokers say of themselves
+    ha-sidecar permission read --brokers HOST:PORT[,...]  forbid writes to a group (or allow them: `write`)
+    ha-sidecar adopt DIR --keep keep|empty|metadata       convert a store that predates controller mode
 
-Each prints one line of JSON, short enough for the termination message of a container.
+As JSON, each prints one line that is short enough for the termination message of a container.
 """
 
 import argparse
 import asyncio
-import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from controller_core.channel.asking import AskError
+from controller_core.command_line.output import add_output, show
+from controller_core.command_line.values import HOSTS, NAMES, SEMICOLONS, hosts, names
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
 from ha_sidecar.common.options import address
@@ -30,24 +30,35 @@ _PERMISSIONS = {"read": BrokerPermission.READ, "write": BrokerPermission.READ_AN
 def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse's action has no public name
     """Add the three commands to a parser's."""
     asks = commands.add_parser("survey", help="ask brokers who they are and what they have")
-    asks.add_argument("--broker", action="append", required=True, help="host:port; may be repeated")
+    _add_addresses(asks, "--brokers", "remoting addresses of the brokers", required=True)
     asks.add_argument(
         "--unread", action="store_true", help="tell too what consumers of the master have not read"
     )
-    asks.add_argument("--ignore", action="append", default=[], help="topic or group to leave out")
+    asks.add_argument(
+        "--ignore",
+        action="extend",
+        type=names,
+        default=[],
+        metavar=NAMES,
+        help="topics or groups to leave out; may be repeated",
+    )
+    add_output(asks)
     asks.set_defaults(carry_out=_survey)
     permits = commands.add_parser("permission", help="forbid or allow writes to a broker group")
     permits.add_argument(
         "permission", choices=sorted(_PERMISSIONS), help="the operations that the brokers allow from now on"
     )
-    permits.add_argument("--name", required=True, help="brokerName of the group")
-    permits.add_argument("--broker", action="append", required=True, help="host:port; may be repeated")
-    permits.add_argument("--name-server", action="append", default=[], help="host:port; may be repeated")
+    permits.add_argument("--group", required=True, metavar="NAME", help="brokerName of the group")
+    _add_addresses(permits, "--brokers", "remoting addresses of the brokers", required=True)
+    _add_addresses(permits, "--name-servers", "name servers that learn of the change")
+    add_output(permits)
     permits.set_defaults(carry_out=_permission)
     adopts = commands.add_parser("adopt", help="convert a store that predates controller mode")
-    adopts.add_argument("directory", type=Path, help="root of the volume")
-    adopts.add_argument("--store", default="store", help="where the store lies in it")
-    adopts.add_argument("--commit-log", default="store/commitlog", help="where its log lies in it")
+    adopts.add_argument("directory", type=Path, metavar="DIR", help="root of the volume")
+    adopts.add_argument("--store", default="store", metavar="DIR", help="where the store lies in it")
+    adopts.add_argument(
+        "--commit-log", default="store/commitlog", metavar="DIR", help="where its log lies in it"
+    )
     adopts.add_argument(
         "--keep",
         choices=[mode.value for mode in KeepMode],
@@ -58,14 +69,31 @@ def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse's action has
         "--mapped-file-bytes",
         type=int,
         default=MAPPED_FILE_BYTES_DEFAULT,
+        metavar="BYTES",
         help=f"length of a log file (default: {MAPPED_FILE_BYTES_DEFAULT})",
     )
+    add_output(adopts)
     adopts.set_defaults(carry_out=_adopt)
 
 
+def _add_addresses(
+    parser: argparse.ArgumentParser, option: str, text: str, *, required: bool = False
+) -> None:
+    parser.add_argument(
+        option,
+        action="extend",
+        type=hosts,
+        required=required,
+        default=[],
+        metavar=HOSTS,
+        help=f"{text}; may be repeated; {SEMICOLONS}",
+    )
+
+
 def _survey(options: argparse.Namespace) -> int:
-    _check_addresses("broker", options.broker)
-    _print(asyncio.run(_survey_brokers(options)))
+    _check_addresses("brokers", options.brokers)
+    found = asyncio.run(_survey_brokers(options))
+    show(options.output, found, rows=found["brokers"])
     return 0
 
 
@@ -75,7 +103,7 @@ async def _survey_brokers(options: argparse.Namespace) -> dict[str, Any]:
     Report one that does not answer as a problem, because the answers of the others may suffice.
     """
     brokers: list[dict[str, Any]] = []
-    for broker_address in options.broker:
+    for broker_address in options.brokers:
         try:
             brokers.append((await survey(broker_address)).json())
         except (AskError, RemotingProtocolError) as error:
@@ -84,7 +112,7 @@ async def _survey_brokers(options: argparse.Namespace) -> dict[str, Any]:
     if options.unread:
         # Any of DLedger's members may lead; the leader has the newest offsets of consumers.
         first = next(
-            (broker["address"] for broker in brokers if broker.get("broker_id") == 0), options.broker[0]
+            (broker["address"] for broker in brokers if broker.get("broker_id") == 0), options.brokers[0]
         )
         left = await unread(first, options.ignore)
         found["unread"] = [asdict(item) for item in left[:UNREAD_SHOWN_MAX]]
@@ -94,16 +122,16 @@ async def _survey_brokers(options: argparse.Namespace) -> dict[str, Any]:
 
 def _permission(options: argparse.Namespace) -> int:
     wanted = _PERMISSIONS[options.permission]
-    _check_addresses("broker", options.broker)
-    _check_addresses("name-server", options.name_server)
-    asyncio.run(permit(wanted, options.name, options.broker, options.name_server))
-    _print({"permission": int(wanted)})
+    _check_addresses("brokers", options.brokers)
+    _check_addresses("name-servers", options.name_servers)
+    asyncio.run(permit(wanted, options.group, options.brokers, options.name_servers))
+    show(options.output, {"permission": int(wanted)})
     return 0
 
 
 def _adopt(options: argparse.Namespace) -> int:
     place = StoreLocation(options.directory, options.store, options.commit_log, options.mapped_file_bytes)
-    _print(asdict(adopt(place, KeepMode(options.keep))))
+    show(options.output, adopt(place, KeepMode(options.keep)))
     return 0
 
 
@@ -111,7 +139,3 @@ def _check_addresses(option: str, texts: Sequence[str]) -> None:
     """Raise `ConfigError` for a wrong one, before the command asks its first question."""
     for text in texts:
         address(option, text)
-
-
-def _print(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, separators=(",", ":")) + "\n")

@@ -1,7 +1,7 @@
 """Settings of a log replica, with their ranges and defaults."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -111,7 +111,6 @@ class ReplicaConfig:
         return f"{host}:{port}"
 
 
-KEYS: Final = tuple(field.name for field in fields(ReplicaConfig))
 REQUIRED_KEYS: Final = ("cluster", "group", "controllers", "listen", "store", "http")
 
 

@@ -4,7 +4,7 @@ The form of file and command line is that of the replica, see `config`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -57,7 +57,6 @@ class SeedConfig:
         require(self.attempts >= 1, f"attempts {self.attempts}: at least 1")
 
 
-KEYS: Final = tuple(field.name for field in fields(SeedConfig))
 REQUIRED_KEYS: Final = ("cluster", "group", "store")
 
 

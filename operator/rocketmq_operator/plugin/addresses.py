@@ -23,15 +23,16 @@ async def bootstrap(server: GroupServer, namespace: str, name: str | None) -> Co
         if found is None:
             raise RequestError(f"RocketMQCluster {name} does not exist in namespace {namespace}")
         clusters = [found]
-    rows = [["CLUSTER", "LISTENER", "TYPE", "BROKERS", "ADDRESS"]]
+    table = [["CLUSTER", "LISTENER", "TYPE", "BROKERS", "ADDRESS"]]
     data = []
     for cluster in clusters:
         status = RocketMQClusterStatus.model_validate(cluster.get("status") or {})
         own = cluster["metadata"]["name"]
-        rows += [
+        table += [
             [own, one.name, one.type, one.brokers or NOTHING, one.address or NOTHING]
             for one in status.listeners
         ]
-        listeners = [one.model_dump(by_alias=True, exclude_defaults=True) for one in status.listeners]
+        listeners = [one.model_dump(by_alias=True, mode="json") for one in status.listeners]
         data.append({"cluster": own, "listeners": listeners})
-    return CommandResult(align_columns(rows), data)
+    rows = [{"cluster": one["cluster"], **listener} for one in data for listener in one["listeners"]]
+    return CommandResult(align_columns(table), data, rows)

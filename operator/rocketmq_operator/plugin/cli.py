@@ -13,21 +13,22 @@ Never here: what a command asks or shows.
 
 import argparse
 import asyncio
-import json
-import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from controller_core.command_line.completion import add_completion
+from controller_core.command_line.output import add_output, show
 from controller_core.command_line.program import MisuseError, Parser, program, run
+from controller_core.command_line.values import DURATION, positive_duration
 from rocketmq_operator.clients.api import PeerUnavailableError
 from rocketmq_operator.clients.kube import (
     KubeClient,
     connect_as_person,
     namespace_of_person,
 )
-from rocketmq_operator.plugin import addresses, migrate_command, rendering, reports
+from rocketmq_operator.plugin import addresses, migrate_command, rendering, reports, rows
 from rocketmq_operator.plugin.queries import (
     GroupServer,
     RequestError,
@@ -39,6 +40,7 @@ from rocketmq_operator.plugin.queries import (
 )
 from rocketmq_operator.plugin.result import CommandResult
 
+FILE: Final = "kubectl-rmqha"
 TIMEOUT_DEFAULT_S: Final = 60.0
 REPORT_TIMEOUT_DEFAULT_S: Final = 600.0
 
@@ -56,8 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     answer = _run_command(options)
-    text = json.dumps(answer.data, indent=2) if options.output == "json" else "\n".join(answer.lines)
-    sys.stdout.write(text + "\n")
+    show(options.output, answer.data, rows=answer.rows, lines=answer.lines)
     return 0
 
 
@@ -85,12 +86,12 @@ def _run_command(options: argparse.Namespace) -> CommandResult:
 def parser() -> Parser:
     """Return the parser of all commands."""
     common = Parser(add_help=False)
-    common.add_argument("-n", "--namespace", help="of the group; default: the context's own")
-    common.add_argument("--context", help="of the kubeconfig; default: the current one")
-    common.add_argument("--kubeconfig", help="default: $KUBECONFIG or ~/.kube/config")
     common.add_argument(
-        "-o", "--output", choices=("text", "json"), default="text", help="form of the output (default: text)"
+        "-n", "--namespace", metavar="NAMESPACE", help="of the group; default: the context's own"
     )
+    common.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: the current one")
+    common.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG or ~/.kube/config")
+    add_output(common)
     whole = program(
         "kubectl rmqha",
         "Look after RocketMQ broker groups of the RocketMQ HA Operator.",
@@ -104,7 +105,11 @@ def parser() -> Parser:
     switchover.add_argument("group", metavar="GROUP", help="the BrokerGroup")
     switchover.add_argument("--to", default="", metavar="MEMBER", help="which; default: the best")
     switchover.add_argument(
-        "--timeout", type=float, default=TIMEOUT_DEFAULT_S, metavar="SECONDS", help="then it is taken back"
+        "--timeout",
+        type=positive_duration,
+        default=TIMEOUT_DEFAULT_S,
+        metavar=DURATION,
+        help=f"after it the request is withdrawn (default: {TIMEOUT_DEFAULT_S:g}s)",
     )
     failovers = commands.add_parser("failovers", parents=[common], help="every change of master")
     failovers.add_argument("group", nargs="?", metavar="GROUP", help="a BrokerGroup (default: all)")
@@ -114,21 +119,34 @@ def parser() -> Parser:
     report.add_argument("name", nargs="?", metavar="NAME", help="an SLOReport (default: all)")
     report.add_argument("--run", action="store_true", help="have it made now; needs NAME")
     report.add_argument(
-        "--timeout", type=float, default=REPORT_TIMEOUT_DEFAULT_S, metavar="SECONDS", help="of --run"
+        "--timeout",
+        type=positive_duration,
+        default=REPORT_TIMEOUT_DEFAULT_S,
+        metavar=DURATION,
+        help=f"longest wait of --run (default: {REPORT_TIMEOUT_DEFAULT_S:g}s)",
     )
     bootstrap = commands.add_parser("bootstrap", parents=[common], help="the addresses that applications use")
     bootstrap.add_argument("cluster", nargs="?", metavar="CLUSTER", help="a RocketMQCluster (default: all)")
     migrate_command.add_command(commands, common)
+    add_completion(commands, file_parser)
+    return whole
+
+
+def file_parser() -> Parser:
+    """Return the parser under the name of the program's file, which is what a shell completes."""
+    whole = parser()
+    whole.prog = FILE
     return whole
 
 
 async def _status(server: GroupServer, namespace: str, options: argparse.Namespace) -> CommandResult:
     if options.group is None:
         views = await list_groups(server, namespace)
-        return CommandResult(rendering.list_lines(views), [view.resource for view in views])
+        data = [view.resource for view in views]
+        return CommandResult(rendering.list_lines(views), data, rows.group_rows(views))
     view = await observe_group(server, namespace, options.group)
-    data = {"brokerGroup": view.resource, "nodes": dict(view.nodes), "lastFailover": view.failover}
-    return CommandResult(rendering.status_lines(view), data)
+    found = {"brokerGroup": view.resource, "nodes": dict(view.nodes), "lastFailover": view.failover}
+    return CommandResult(rendering.status_lines(view), found, rows.member_rows(view))
 
 
 async def _switchover(server: GroupServer, namespace: str, options: argparse.Namespace) -> CommandResult:
@@ -144,13 +162,14 @@ async def _switchover(server: GroupServer, namespace: str, options: argparse.Nam
 
 async def _failovers(server: GroupServer, namespace: str, options: argparse.Namespace) -> CommandResult:
     found = await failovers_of(server, namespace, options.group)
-    return CommandResult(rendering.failover_lines(found, datetime.now(UTC)), rendering.newest_first(found))
+    lines = rendering.failover_lines(found, datetime.now(UTC))
+    return CommandResult(lines, rendering.newest_first(found), rows.failover_rows(found))
 
 
 async def _explain(server: GroupServer, namespace: str, options: argparse.Namespace) -> CommandResult:
     view = await observe_group(server, namespace, options.group)
     data = {"brokerGroup": view.resource, "events": list(view.events)}
-    return CommandResult(rendering.explain_lines(view), data)
+    return CommandResult(rendering.explain_lines(view), data, rows.condition_rows(view))
 
 
 async def _report(server: GroupServer, namespace: str, options: argparse.Namespace) -> CommandResult:
@@ -159,11 +178,12 @@ async def _report(server: GroupServer, namespace: str, options: argparse.Namespa
         if options.name is None:
             raise MisuseError("--run needs the name of a report")
         made = await reports.run_now(server, namespace, options.name, options.timeout)
-        return CommandResult(reports.report_lines(made, datetime.now(UTC)), made)
+        lines = reports.report_lines(made, datetime.now(UTC))
+        return CommandResult(lines, made, rows.objective_rows(made))
     found = await reports.reports_of(server, namespace, options.name)
     if options.name is None:
-        return CommandResult(reports.list_lines(found, now), found)
-    return CommandResult(reports.report_lines(found[0], now), found[0])
+        return CommandResult(reports.list_lines(found, now), found, rows.report_rows(found))
+    return CommandResult(reports.report_lines(found[0], now), found[0], rows.objective_rows(found[0]))
 
 
 async def _bootstrap(server: GroupServer, namespace: str, options: argparse.Namespace) -> CommandResult:

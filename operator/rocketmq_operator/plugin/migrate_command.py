@@ -1,8 +1,8 @@
 """`kubectl rmqha migrate`: its options, and what a person reads of it.
 
-    kubectl rmqha migrate GROUP -f FILE --path master-slave --name-servers HOST:PORT --master REF
-        --slave REF ...
-    kubectl rmqha migrate GROUP -f FILE --path dledger --name-servers HOST:PORT --member REF ...
+    kubectl rmqha migrate GROUP -f FILE --path master-slave --name-servers HOST:PORT --old-master REF
+        --old-slaves REF[,...]
+    kubectl rmqha migrate GROUP -f FILE --path dledger --name-servers HOST:PORT --old-members REF[,...]
 
 REF is `statefulset/NAME`, all of its pods, or `pod/NAME`, one of them. `plan.migration` decides the steps and
 their order.
@@ -18,10 +18,20 @@ from typing import Any, Final
 import yaml
 from pydantic import ValidationError
 
+from controller_core.command_line.output import TABLE
+from controller_core.command_line.values import (
+    DURATION,
+    HOSTS,
+    NAMES,
+    SEMICOLONS,
+    hosts,
+    names,
+    positive_duration,
+)
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.names import GROUP_KIND
 from rocketmq_operator.clients.api import Json
-from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.names import BROKER_PORT
 from rocketmq_operator.plan.migration.observed import (
     MIGRATED_ANNOTATION,
     MigrationRequest,
@@ -50,20 +60,32 @@ def add_command(commands: Any, common: argparse.ArgumentParser) -> None:  # noqa
         default=OldBrokerKind.MASTER_SLAVE.value,
         help=f"kind of the old brokers (default: {OldBrokerKind.MASTER_SLAVE.value})",
     )
-    migrate_.add_argument("--name-servers", required=True, metavar="HOST:PORT;...", help="of the old brokers")
-    migrate_.add_argument("--broker-name", metavar="NAME", help="of the old brokers; default: GROUP")
-    migrate_.add_argument("--port", type=int, default=names.BROKER_PORT, help="of the old brokers")
-    migrate_.add_argument("--master", metavar="REF", help="the old master: statefulset/NAME or pod/NAME")
-    migrate_.add_argument("--slave", action="append", default=[], metavar="REF", help="may be repeated")
     migrate_.add_argument(
-        "--member", action="append", default=[], metavar="REF", help="of DLedger; may be repeated"
+        "--name-servers",
+        type=hosts,
+        required=True,
+        metavar=HOSTS,
+        help=f"of the old brokers; {SEMICOLONS}",
     )
+    migrate_.add_argument("--broker-name", metavar="NAME", help="of the old brokers; default: GROUP")
+    migrate_.add_argument("--port", type=int, default=BROKER_PORT, metavar="PORT", help="of the old brokers")
+    migrate_.add_argument("--old-master", metavar="REF", help="statefulset/NAME or pod/NAME")
+    for option, text in (("--old-slaves", "of the old master"), ("--old-members", "of DLedger")):
+        migrate_.add_argument(
+            option,
+            action="extend",
+            type=names,
+            default=[],
+            metavar="REF[,...]",
+            help=f"{text}, as --old-master; may be repeated",
+        )
     migrate_.add_argument(
         "--ignore",
-        action="append",
+        action="extend",
+        type=names,
         default=[],
-        metavar="NAME",
-        help="a topic or group whose unread messages you give up (DLedger)",
+        metavar=NAMES,
+        help="topics or groups whose unread messages you give up (DLedger); may be repeated",
     )
     migrate_.add_argument(
         "--empty-slaves",
@@ -76,10 +98,10 @@ def add_command(commands: Any, common: argparse.ArgumentParser) -> None:  # noqa
     migrate_.add_argument("--undo", action="store_true", help="go back, as long as no store is prepared")
     migrate_.add_argument(
         "--timeout",
-        type=float,
+        type=positive_duration,
         default=TIMEOUT_DEFAULT_S,
-        metavar="SECONDS",
-        help=f"longest wait in one step (default: {TIMEOUT_DEFAULT_S:g})",
+        metavar=DURATION,
+        help=f"longest wait in one step (default: {TIMEOUT_DEFAULT_S:g}s)",
     )
 
 
@@ -89,7 +111,7 @@ async def migrate(server: MigrationServer, namespace: str, options: argparse.Nam
     Raises:
         RequestError: something is in the way.
     """
-    say = _to_stderr if options.output == "json" else _to_stdout
+    say = _to_stdout if options.output == TABLE else _to_stderr
     live = await server.get(GROUP_KIND.kind, namespace, options.group)
     if annotation(live, MIGRATED_ANNOTATION):
         line = f"{options.group} is migrated: {annotation(live, MIGRATED_ANNOTATION)}"
@@ -107,7 +129,7 @@ async def migrate(server: MigrationServer, namespace: str, options: argparse.Nam
     word = "is as it was" if options.undo else "is migrated"
     line = f"{options.group}: next {plan.title}" if plan.step else f"{options.group} {word}"
     steps = [{"name": name, "title": title, "done": is_done} for name, title, is_done in plan.steps]
-    return CommandResult([line], {"group": options.group, "step": plan.step, "steps": steps})
+    return CommandResult([line], {"group": options.group, "step": plan.step, "steps": steps}, steps)
 
 
 async def read_request(
@@ -121,18 +143,23 @@ async def read_request(
     course = OldBrokerKind(options.path)
     manifest, spec = read_manifest(options.broker_group, options.group, namespace)
     if course is OldBrokerKind.MASTER_SLAVE:
-        if options.member or not options.master:
-            raise RequestError("--path master-slave needs --master, and takes --slave, not --member")
-        references = [options.master, *options.slave]
-    else:
-        if options.master or options.slave or not options.member:
+        if options.old_members or not options.old_master:
             raise RequestError(
-                "--path dledger needs --member for each broker, and does not accept --master or --slave"
+                "--path master-slave needs --old-master, and takes --old-slaves, not --old-members"
             )
-        references = options.member
+        references = [options.old_master, *options.old_slaves]
+    else:
+        if options.old_master or options.old_slaves or not options.old_members:
+            raise RequestError(
+                "--path dledger needs --old-members with each broker, and does not accept --old-master or "
+                "--old-slaves"
+            )
+        references = options.old_members
     pods = [await _pods_of(server, namespace, reference) for reference in references]
     if course is OldBrokerKind.MASTER_SLAVE and len(pods[0]) != 1:
-        raise RequestError(f"--master {options.master}: it has {len(pods[0])} pods, name the one by pod/NAME")
+        raise RequestError(
+            f"--old-master {options.old_master}: it has {len(pods[0])} pods, name the one by pod/NAME"
+        )
     named = [pod for some in pods for pod in some]
     if len(set(named)) != len(named):
         raise RequestError(f"a pod is named twice: {', '.join(named)}")
@@ -144,7 +171,7 @@ async def read_request(
         spec=spec,
         broker_name=options.broker_name or options.group,
         pods=tuple(named),
-        name_servers=tuple(one.strip() for one in options.name_servers.split(";") if one.strip()),
+        name_servers=tuple(options.name_servers),
         port=options.port,
         ignored=tuple(options.ignore),
         empty_slaves=options.empty_slaves,

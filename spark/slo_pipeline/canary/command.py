@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 
 from controller_core.command_line.program import MisuseError
+from controller_core.command_line.values import DURATION, HOSTS, SEMICOLONS, hosts, positive_duration
 from slo_pipeline.canary.canary import Canary, CanarySettings
 from slo_pipeline.canary.metrics import CanaryMetrics
 from slo_pipeline.shell.http_port import ListenAddressError, parse_address, served
-from slo_pipeline.shell.options import seconds
 from slo_pipeline.writing.segment_store import SegmentStore
 from slo_pipeline.writing.sink import SegmentSink
 
@@ -29,14 +29,30 @@ _log = logging.getLogger(__name__)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `canary`."""
     parser.add_argument(
-        "--name-server", required=True, metavar="HOST:PORT", help="one, or several with ';' between"
+        "--name-servers",
+        type=hosts,
+        required=True,
+        metavar=HOSTS,
+        help=f"name servers of the brokers; {SEMICOLONS}",
     )
-    parser.add_argument("--group", required=True, help="brokerName of the group to probe")
-    parser.add_argument("--topic", default="rmqha_canary", help="topic of its own, default rmqha_canary")
-    parser.add_argument("--rate", type=float, default=20.0, help="sends per second, default 20")
-    parser.add_argument("--queues", type=int, default=1, help="queues to make the topic with, default 1")
+    parser.add_argument("--group", required=True, metavar="NAME", help="brokerName of the group to probe")
+    parser.add_argument(
+        "--topic", default="rmqha_canary", metavar="NAME", help="topic of its own (default: rmqha_canary)"
+    )
+    parser.add_argument(
+        "--rate", type=float, default=20.0, metavar="N", help="sends per second (default: 20)"
+    )
+    parser.add_argument(
+        "--queues", type=int, default=1, metavar="N", help="queues to make the topic with (default: 1)"
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="data directory for segments")
-    parser.add_argument("--segment-seconds", type=seconds, default=60.0, metavar="TIME", help="default 60s")
+    parser.add_argument(
+        "--segment-duration",
+        type=positive_duration,
+        default=60.0,
+        metavar=DURATION,
+        help="time of a segment (default: 60s)",
+    )
     parser.add_argument("--http", metavar="HOST:PORT", help="serve /metrics, /livez and /v1/gaps")
 
 
@@ -58,12 +74,12 @@ def _settings(args: argparse.Namespace) -> CanarySettings:
     if not 1 <= args.queues <= QUEUES_MAX:
         raise ValueError(f"--queues {args.queues}: 1 to {QUEUES_MAX}")
     return CanarySettings(
-        name_servers=[parse_address(one) for one in args.name_server.split(";") if one],
+        name_servers=[parse_address(one) for one in args.name_servers],
         group=args.group,
         topic=args.topic,
         rate=args.rate,
         queues=args.queues,
-        segment_s=args.segment_seconds,
+        segment_s=args.segment_duration,
     )
 
 

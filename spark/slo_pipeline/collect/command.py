@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from controller_core.command_line.program import MisuseError
+from controller_core.command_line.values import DURATION, names, positive_duration
 from slo_pipeline.collect.collector import Collector, CollectorSettings
 from slo_pipeline.collect.kubernetes.api import ClusterApi, NoClusterError
 from slo_pipeline.collect.kubernetes.cluster import NAMESPACES_MAX, ClusterSettings
 from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.targets import TargetsError
 from slo_pipeline.shell.http_port import ListenAddressError, served
-from slo_pipeline.shell.options import seconds
 from slo_pipeline.shell.running import until_signalled
 from slo_pipeline.writing.segment_store import SegmentStore
 
@@ -31,17 +31,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--targets", type=Path, metavar="FILE", help="JSON file of targets")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="data directory for segments")
     parser.add_argument(
-        "--interval", type=seconds, default=1.0, metavar="TIME", help="between scrapes, default 1s"
+        "--interval",
+        type=positive_duration,
+        default=1.0,
+        metavar=DURATION,
+        help="between scrapes (default: 1s)",
     )
     parser.add_argument(
-        "--segment-seconds",
-        type=seconds,
+        "--segment-duration",
+        type=positive_duration,
         default=60.0,
-        metavar="TIME",
-        help="time of a segment, default 60s; what a kill may cost in samples",
+        metavar=DURATION,
+        help="time of a segment (default: 60s); what a kill may cost in samples",
     )
     parser.add_argument("--http", metavar="HOST:PORT", help="serve /metrics and /livez")
-    parser.add_argument("--name", default="collector", help="writer's name, one each in a directory")
+    parser.add_argument(
+        "--writer", default="collector", metavar="NAME", help="writer's name, one each in a directory"
+    )
     _add_cluster_arguments(parser)
 
 
@@ -49,25 +55,28 @@ def _add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
     cluster = parser.add_argument_group("Kubernetes", "with the rights of the pod's service account")
     cluster.add_argument(
         "--discover",
-        action="append",
+        action="extend",
+        type=names,
         default=[],
-        metavar="NAMESPACE",
-        help="collect from this namespace's controllers, brokers and log replicas; may be repeated",
+        metavar="NAMESPACE[,...]",
+        help="collect from these namespaces' controllers, brokers and log replicas; may be repeated",
     )
     cluster.add_argument("--cluster", default="", metavar="NAME", help="of these, only those of one cluster")
     cluster.add_argument(
         "--kubernetes-events",
-        action="append",
+        action="extend",
+        type=names,
         default=[],
-        metavar="NAMESPACE",
-        help="copy this namespace's Events; may be repeated",
+        metavar="NAMESPACE[,...]",
+        help="copy these namespaces' Events; may be repeated",
     )
     cluster.add_argument(
         "--kubelet-metrics",
-        action="append",
+        action="extend",
+        type=names,
         default=[],
-        metavar="NAMESPACE",
-        help="every 15 s, what containers of this namespace's broker groups cost; may be repeated",
+        metavar="NAMESPACE[,...]",
+        help="every 15 s, what containers of these namespaces' broker groups cost; may be repeated",
     )
     cluster.add_argument(
         "--kubelet-insecure-tls", action="store_true", help="take any certificate of a kubelet"
@@ -105,8 +114,8 @@ def run(args: argparse.Namespace) -> int:
     logging.basicConfig(
         stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level="INFO"
     )
-    if args.interval < INTERVAL_S_MIN or args.segment_seconds < SEGMENT_S_MIN:
-        raise MisuseError(f"--interval from {INTERVAL_S_MIN} s, --segment-seconds from {SEGMENT_S_MIN} s on")
+    if args.interval < INTERVAL_S_MIN or args.segment_duration < SEGMENT_S_MIN:
+        raise MisuseError(f"--interval from {INTERVAL_S_MIN} s, --segment-duration from {SEGMENT_S_MIN} s on")
     if args.targets is None and not args.discover:
         raise MisuseError("nothing to collect from (expected --targets or --discover)")
     try:
@@ -117,8 +126,8 @@ def run(args: argparse.Namespace) -> int:
 
 async def _collect(args: argparse.Namespace) -> int:
     metrics = CollectorMetrics()
-    settings = CollectorSettings(args.targets, args.interval, args.segment_seconds, cluster_settings(args))
-    with SegmentStore(args.out, args.name) as store:
+    settings = CollectorSettings(args.targets, args.interval, args.segment_duration, cluster_settings(args))
+    with SegmentStore(args.out, args.writer) as store:
         collector = Collector(settings, store, metrics)
         await asyncio.to_thread(collector.recall)
         async with served(args.http, metrics.registry) as address:

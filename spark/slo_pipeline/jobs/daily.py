@@ -32,7 +32,7 @@ from slo_pipeline.objectives.model import Objectives
 from slo_pipeline.schemas.frames import conform
 from slo_pipeline.schemas.segments import SEGMENTS
 from slo_pipeline.schemas.tables import SLI_COUNTS
-from slo_pipeline.shell.options import add_input, add_master, add_objectives, day
+from slo_pipeline.shell.options import add_input, add_master, add_objectives, day_list
 from slo_pipeline.sources import extracts
 from slo_pipeline.sources.layout import check
 from slo_pipeline.sources.segments import KINDS, is_small, read_segments
@@ -59,7 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_objectives(parser)
     parser.add_argument(
-        "--reopen", type=day, action="append", default=[], metavar="DAY", help="compute a closed day again"
+        "--reopen",
+        type=day_list,
+        action="extend",
+        default=[],
+        metavar="DAY[,...]",
+        help="compute closed days again; may be repeated",
     )
     survey.add_now(parser)
     add_master(parser)

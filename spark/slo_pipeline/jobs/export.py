@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import yaml
 
+from controller_core.command_line.values import names
 from slo_pipeline.jobs.spark import application
 from slo_pipeline.objectives import openslo, prometheus
 from slo_pipeline.objectives.file import load
@@ -26,12 +27,15 @@ FORMS: Final = ("objectives", "sparkapplication")
 IMAGE: Final = "rocketmq-ha/slo-pipeline:0.1.0"
 
 
-def label(text: str) -> tuple[str, str]:
-    """Return the key and the value of a label (an argparse type)."""
-    key, separator, value = text.partition("=")
-    if not key or not separator or not value:
-        raise argparse.ArgumentTypeError(f"invalid label {text!r} (expected key=value)")
-    return key, value
+def labels(text: str) -> list[tuple[str, str]]:
+    """Return the keys and the values of labels that are separated by commas (an argparse type)."""
+    found = []
+    for one in names(text):
+        key, separator, value = one.partition("=")
+        if not key or not separator or not value:
+            raise argparse.ArgumentTypeError(f"invalid label {one!r} (expected key=value)")
+        found.append((key, value))
+    return found
 
 
 def number(text: str) -> int:
@@ -47,17 +51,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the files go")
     parser.add_argument("--form", choices=FORMS, default=FORMS[0], help="default: %(default)s")
     report = parser.add_argument_group("form sparkapplication")
-    report.add_argument("--name", default="report", help="of the application and its page")
-    report.add_argument("--namespace", default="rocketmq", help="default: %(default)s")
-    report.add_argument("--image", default=IMAGE, help="default: %(default)s")
+    report.add_argument("--name", default="report", metavar="NAME", help="of the application and its page")
+    report.add_argument("--namespace", default="rocketmq", metavar="NAMESPACE", help="default: %(default)s")
+    report.add_argument("--image", default=IMAGE, metavar="IMAGE", help="default: %(default)s")
     report.add_argument(
         "--claim",
         default="rocketmq-ha-measure",
+        metavar="NAME",
         help="PersistentVolumeClaim with segments, default: %(default)s",
     )
-    report.add_argument("--path", default="segments", help="the collector's directory on it")
     report.add_argument(
-        "--account", default="rocketmq-ha-executors", help="makes executors' pods, default: %(default)s"
+        "--claim-path", default="segments", metavar="DIR", help="the collector's directory on the claim"
+    )
+    report.add_argument(
+        "--account",
+        default="rocketmq-ha-executors",
+        metavar="NAME",
+        help="makes executors' pods, default: %(default)s",
     )
     report.add_argument("--window-days", type=days, default=30, metavar="N", help="default: %(default)s")
     report.add_argument("--executors", type=number, default=2, metavar="N", help="default: %(default)s")
@@ -69,11 +79,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     report.add_argument(
         "--beside",
-        type=label,
-        action="append",
+        type=labels,
+        action="extend",
         default=[],
-        metavar="LABEL",
-        help="key=value of the pods that hold the volume, where it is on one node; repeatable",
+        metavar="LABEL[,...]",
+        help="key=value of the pods that hold the volume, where it is on one node; may be repeated",
     )
     report.add_argument(
         "--schedule", metavar="CRON", help="five fields, UTC; without it the report is made once"
@@ -113,7 +123,7 @@ def _application(args: argparse.Namespace) -> str:
         namespace=args.namespace,
         image=args.image,
         claim=args.claim,
-        path=args.path,
+        path=args.claim_path,
         account=args.account,
         window_days=args.window_days,
         executors=args.executors,

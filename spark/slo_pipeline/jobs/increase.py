@@ -1,4 +1,4 @@
-"""`slo-pipeline increase METRIC`: how much a counter grew, window by window, as CSV.
+"""`slo-pipeline increase METRIC`: how much a counter grew, window by window.
 
 Columns: window_start, the labels kept, `increase` (the sum of pair increments, which is the account),
 `promql` (what `sum by (...) (increase(METRIC[window]))` says at the window's end; empty where PromQL returns
@@ -8,14 +8,13 @@ Exit status: 0 written, 2 the input cannot be used or holds no such metric.
 """
 
 import argparse
-import csv
-import re
-import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import functions as F
 
+from controller_core.command_line.output import add_output, show
+from controller_core.command_line.values import DURATION, names, positive_duration
 from slo_pipeline.jobs import gather
 from slo_pipeline.jobs.inputs import directory
 from slo_pipeline.jobs.spark.session import session
@@ -28,25 +27,23 @@ from slo_pipeline.transforms.timing import US_PER_S
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
-
-UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-
-
-def window(text: str) -> int:
-    """Return the seconds of `30s`, `5m`, `1h` or `1d` (an argparse type)."""
-    match = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"invalid window {text!r} (expected 30s, 5m, 1h or 1d)")
-    return int(match[1]) * UNITS_S[match[2]]
+Cells = tuple[float, float | None, bool]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `increase`."""
     parser.add_argument("metric", metavar="METRIC", help="a counter's sample name, for instance x_total")
     parser.add_argument(
-        "--by", action="append", default=[], metavar="LABEL", help="keep this label; repeatable"
+        "--by",
+        action="extend",
+        type=names,
+        default=[],
+        metavar="LABEL[,...]",
+        help="keep these labels; may be repeated",
     )
-    parser.add_argument("--window", type=window, default=300, metavar="TIME", help="30s, 5m, 1h; default 5m")
+    parser.add_argument(
+        "--window", type=positive_duration, default=300.0, metavar=DURATION, help="default: 5m"
+    )
     add_input(parser)
     parser.add_argument(
         "--prometheus",
@@ -60,29 +57,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--without-promql", action="store_true", help="leave the column promql empty: about twice as fast"
     )
     add_master(parser)
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the CSV to standard output and return the exit status.
+    """Print the table and return the exit status.
 
     Raises:
         InputError: no segments, or none of this metric.
     """
-    by, window_us = tuple(args.by), args.window * US_PER_S
+    by, window_us = tuple(args.by), round(args.window * US_PER_S)
     with directory(args, [SAMPLES_TABLE]) as data:
         table = _table(args, data, by, window_us)
     if not table:
         raise InputError(f"{args.input}: no sample of {args.metric} follows another one")
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["window_start", *by, "increase", "promql", "interpolated"])
-    for (start_us, *labels), cells in table:
-        writer.writerow([gather.iso_utc(start_us), *labels, *cells])
+    columns = ("window_start", *by, "increase", "promql", "interpolated")
+    show(
+        args.output,
+        [
+            dict(zip(columns, (gather.iso_utc(start_us), *labels, *cells), strict=True))
+            for (start_us, *labels), cells in table
+        ],
+    )
     return 0
 
 
 def _table(
     args: argparse.Namespace, data: Path, by: tuple[str, ...], window_us: int
-) -> list[tuple[Key, tuple[str, str, str]]]:
+) -> list[tuple[Key, Cells]]:
     check_segments(data, [SAMPLES_TABLE])
     spark = session(master=args.master, quick=is_small(data, SAMPLES_TABLE))
     samples = read_inputs(spark, data).samples
@@ -93,12 +95,10 @@ def _table(
     return merged(grown, beside, by)
 
 
-def merged(
-    grown: list[Row], beside: list[Row], by: tuple[str, ...]
-) -> list[tuple[Key, tuple[str, str, str]]]:
+def merged(grown: list[Row], beside: list[Row], by: tuple[str, ...]) -> list[tuple[Key, Cells]]:
     """Lay both opinions side by side: (window and labels) and (increase, promql, interpolated), in order.
 
-    A window without an increment has grown by 0; one without PromQL's value has an empty cell.
+    A window without an increment has grown by 0; one without PromQL's value has None.
     """
 
     def key(row: Row) -> Key:
@@ -109,6 +109,5 @@ def merged(
     table = []
     for one in sorted(account.keys() | opinion.keys()):
         row = account.get(one, {"increase": 0.0, "interpolated": False})
-        said = f"{opinion[one]:.17g}" if one in opinion else ""
-        table.append((one, (f"{row['increase']:.17g}", said, str(row["interpolated"]).lower())))
+        table.append((one, (row["increase"], opinion.get(one), row["interpolated"])))
     return table

@@ -5,15 +5,15 @@ overspent and too little was measured to judge one of them.
 """
 
 import argparse
-import csv
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from controller_core.command_line.output import add_output, show
 from slo_pipeline.jobs import gather, survey
 from slo_pipeline.jobs.gold import gold
 from slo_pipeline.jobs.inputs import directory, last_days
@@ -42,6 +42,16 @@ from slo_pipeline.transforms.sli import CONTROLLERS
 from slo_pipeline.transforms.timing import US_PER_S
 
 Row = Mapping[str, Any]
+BURN_COLUMNS: Final = ("burn_1h", "burn_6h", "burn_1d", "burn_3d")
+STATUS_COLUMNS: Final = (
+    *("slo", "group", "target_percent", "good", "bad", "unknown", "attained", "budget", "spent"),
+    *BURN_COLUMNS,
+    "answer",
+)
+PAGE_COLUMNS: Final = (
+    *("start", "end", "severity", "slo", "group", "burn_rate"),
+    *("long_window", "short_window"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,10 +66,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     survey.add_now(parser)
     add_master(parser)
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the table as CSV and return the exit status.
+    """Print the table and return the exit status.
 
     Raises:
         InputError: nothing to judge.
@@ -75,9 +86,9 @@ def run(args: argparse.Namespace) -> int:
         status, pages = _rows(judged, objectives, wanted=args.pages)
     sys.stderr.write(judged.notice)
     if args.pages:
-        write_pages(pages, sys.stdout)
+        show(args.output, _page_rows(pages), columns=PAGE_COLUMNS)
     else:
-        write_status(status, objectives, sys.stdout)
+        show(args.output, _status_rows(status, objectives), columns=STATUS_COLUMNS)
     answers = {answer(row, objectives) for row in status}
     return EXIT_FAILED if "overspent" in answers else EXIT_UNKNOWN if "unknown" in answers else EXIT_DONE
 
@@ -159,39 +170,39 @@ def spent(row: Row, objectives: Objectives) -> tuple[float, float]:
     return row["bad"] / budget, budget
 
 
-def write_status(rows: Sequence[Row], objectives: Objectives, out: TextIO) -> None:
-    """Write one line an objective and group, in the file's order."""
+def _status_rows(rows: Sequence[Row], objectives: Objectives) -> list[dict[str, Any]]:
+    """Return one row for each objective and group, in the file's order."""
     order = {slo.name: place for place, slo in enumerate(objectives.slos)}
-    rates = ("burn_1h", "burn_6h", "burn_1d", "burn_3d")
-    writer = csv.writer(out, lineterminator="\n")
-    heads = ("target_percent", "good", "bad", "unknown", "attained", "budget", "spent")
-    writer.writerow(["slo", "group", *heads, *rates, "answer"])
+    found = []
     for row in sorted(rows, key=lambda row: (order[row["slo"]], row["group"])):
         share, budget = spent(row, objectives)
-        slo = objectives.slos[order[row["slo"]]]
-        counts = [slo.targetPercent, row["good"], row["bad"], row["unknown"]]
-        derived = [_number(row["attained"]), _number(budget), _number(share)]
-        writer.writerow(
-            [
-                row["slo"],
-                row["group"],
-                *counts,
-                *derived,
-                *[_number(row[rate]) for rate in rates],
-                answer(row, objectives),
-            ]
+        values = {
+            **row,
+            "target_percent": objectives.slos[order[row["slo"]]].targetPercent,
+            "attained": _rounded(row["attained"]),
+            "budget": _rounded(budget),
+            "spent": _rounded(share),
+            **{rate: _rounded(row[rate]) for rate in BURN_COLUMNS},
+            "answer": answer(row, objectives),
+        }
+        found.append({name: values[name] for name in STATUS_COLUMNS})
+    return found
+
+
+def _page_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return one row for each page, in order of time."""
+    return [
+        {
+            "start": gather.iso_utc(row["start_ts"]),
+            "end": gather.iso_utc(row["end_ts"]),
+            **{name: row[name] for name in PAGE_COLUMNS[2:]},
+        }
+        for row in sorted(
+            rows, key=lambda row: (row["start_ts"], row["slo"], row["group"], -row["burn_rate"])
         )
+    ]
 
 
-def write_pages(rows: Sequence[Row], out: TextIO) -> None:
-    """Write one line a page, in order of time."""
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["start", "end", "severity", "slo", "group", "burn_rate", "long_window", "short_window"])
-    for row in sorted(rows, key=lambda row: (row["start_ts"], row["slo"], row["group"], -row["burn_rate"])):
-        times = [gather.iso_utc(row["start_ts"]), gather.iso_utc(row["end_ts"])]
-        names = [row["severity"], row["slo"], row["group"]]
-        writer.writerow([*times, *names, row["burn_rate"], row["long_window"], row["short_window"]])
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.9g}"
+def _rounded(value: float | None) -> float | None:
+    """Return a number with 9 digits, which is how exactly a share of a budget can be read."""
+    return None if value is None else float(f"{value:.9g}")

@@ -80,7 +80,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what `daily` keeps: closed days are read from there and not from their segments, and rows too "
         "late for their day are left out and counted in the data-quality line",
     )
-    parser.add_argument("--title", default="RocketMQ availability", help="heading of the page")
+    parser.add_argument(
+        "--title", default="RocketMQ availability", metavar="TEXT", help="heading of the page"
+    )
     parser.add_argument(
         "--summary",
         type=Path,

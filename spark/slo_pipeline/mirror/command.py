@@ -16,10 +16,11 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
+from controller_core.command_line.values import DURATION, positive_duration
 from slo_pipeline.mirror.copying import Choice, Mirror, Mirrored, day_of
 from slo_pipeline.mirror.places import SCHEME, TABLES, PlaceError, place
 from slo_pipeline.shell.exit_codes import EXIT_DONE, EXIT_FAILED
-from slo_pipeline.shell.options import PROGRAM, add_endpoint, day, seconds
+from slo_pipeline.shell.options import PROGRAM, add_endpoint, day
 from slo_pipeline.sources.layout import ignored, ignored_text
 
 
@@ -30,7 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_endpoint(parser)
     parser.add_argument("--since", type=day, metavar="DAY", help="leave older days alone")
     parser.add_argument(
-        "--follow", type=seconds, metavar="SECONDS", help="go round again so long after each round"
+        "--follow",
+        type=positive_duration,
+        metavar=DURATION,
+        help="go round again so long after each round",
     )
 
 

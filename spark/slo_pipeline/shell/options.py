@@ -5,22 +5,10 @@ import datetime as dt
 from pathlib import Path
 from typing import Final
 
+from controller_core.command_line.values import names
+
 PROGRAM: Final = "slo-pipeline"
 INPUT_HELP: Final = "data directory with segments, or s3://bucket/prefix"
-
-
-def seconds(text: str) -> float:
-    """Return the seconds of `90`, `90s`, `250ms` or `2m` (an argparse type)."""
-    for suffix, factor in (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("", 1.0)):
-        if text.endswith(suffix):
-            try:
-                value = float(text.removesuffix(suffix)) * factor
-            except ValueError:
-                break
-            if value > 0:
-                return value
-            break
-    raise argparse.ArgumentTypeError(f"invalid duration {text!r} (expected 1s, 250ms or 2m)")
 
 
 def days(text: str) -> int:
@@ -36,6 +24,11 @@ def day(text: str) -> dt.date:
         return dt.date.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"invalid date {text!r} (expected YYYY-MM-DD)") from None
+
+
+def day_list(text: str) -> list[dt.date]:
+    """Return days that are separated by commas (an argparse type)."""
+    return [day(one) for one in names(text)]
 
 
 def add_input(parser: argparse.ArgumentParser) -> None:
@@ -70,4 +63,6 @@ def add_objectives(parser: argparse.ArgumentParser) -> None:
 
 def add_master(parser: argparse.ArgumentParser) -> None:
     """Declare where Spark runs."""
-    parser.add_argument("--master", default="local[*]", help="Spark master, default local[*]")
+    parser.add_argument(
+        "--master", default="local[*]", metavar="MASTER", help="Spark master (default: local[*])"
+    )

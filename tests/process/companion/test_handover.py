@@ -35,7 +35,7 @@ def handover_of(running: UnderLoad, broker: JavaBroker) -> ManagedProcess:
     }
     words = [part for key, value in settings.items() for part in (f"--{key}", value)]
     log = running.directory / f"handover-of-{broker.place.name}.log"
-    return ManagedProcess("handover", [command_path("ha-sidecar"), "handover", *words], log)
+    return ManagedProcess("handover", [command_path("ha-sidecar"), "handover", "--output=json", *words], log)
 
 
 async def handed_over(running: UnderLoad, broker: JavaBroker) -> dict[str, Any]:
@@ -44,7 +44,7 @@ async def handed_over(running: UnderLoad, broker: JavaBroker) -> dict[str, Any]:
     async with command:
         assert await command.wait(DEADLINE_S + 10.0) == 0, command.tail()
     printed = command.output()
-    found: dict[str, Any] = json.loads(printed[printed.index("{\n") :])
+    found: dict[str, Any] = json.loads(next(line for line in printed.splitlines() if line.startswith("{")))
     return found
 
 

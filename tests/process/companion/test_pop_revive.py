@@ -137,7 +137,7 @@ async def handed_over_by_command(companion: BrokerCompanion) -> dict[str, Any]:
     async with companion.handover_command() as command:
         assert await command.wait(WAIT_S) == 0, command.tail()
         printed = command.output()
-    found: dict[str, Any] = json.loads(printed[printed.index("{\n") :])
+    found: dict[str, Any] = json.loads(next(line for line in printed.splitlines() if line.startswith("{")))
     return found
 
 

@@ -246,7 +246,7 @@ async def test_refusals_say_why(tmp_path: Path) -> None:
 async def replace(cluster: ControllerCluster, *arguments: str) -> tuple[int, str]:
     """Run `members replace` against the first node; return its status and what it printed."""
     process = await asyncio.create_subprocess_exec(
-        *(command_path("controller-core"), "members", "replace", "--http", cluster.http_addresses[0]),
+        *(command_path("controller-core"), "members", "replace", "--server", cluster.http_addresses[0]),
         *arguments,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

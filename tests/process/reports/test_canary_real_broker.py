@@ -44,7 +44,7 @@ async def broker(tmp_path: Path, name_server: NameServer) -> AsyncIterator[JavaB
 def canary(directory: Path, name_server: NameServer) -> ManagedProcess:
     program = Path(sys.executable).parent / "slo-pipeline"
     options = [
-        "--name-server",
+        "--name-servers",
         name_server.address,
         "--group",
         "orders",
@@ -53,7 +53,7 @@ def canary(directory: Path, name_server: NameServer) -> ManagedProcess:
         "--queues",
         "2",
     ]
-    output = ["--out", str(directory / "data"), "--segment-seconds", "1s", "--rate", str(RATE)]
+    output = ["--out", str(directory / "data"), "--segment-duration", "1s", "--rate", str(RATE)]
     http = ["--http", f"127.0.0.1:{free_port()}"]
     return ManagedProcess(
         "canary", [str(program), "canary", *options, *output, *http], directory / "canary.log"

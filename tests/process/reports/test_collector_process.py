@@ -21,7 +21,7 @@ START_S_MAX = 90.0
 def collector(directory: Path) -> ManagedProcess:
     program = Path(sys.executable).parent / "slo-pipeline"
     options = ["--targets", str(directory / "targets.json"), "--out", str(directory / "data")]
-    speed = ["--interval", "100ms", "--segment-seconds", "500ms"]
+    speed = ["--interval", "100ms", "--segment-duration", "500ms"]
     return ManagedProcess(
         "collector", [str(program), "collect", *options, *speed], directory / "collector.log"
     )

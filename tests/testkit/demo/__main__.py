@@ -161,8 +161,8 @@ def _print_ways_to_look(cluster: DemoCluster, release: Path) -> None:
     address = controllers.remoting_addresses[0]
     mqadmin = f"java -cp '{release}/*' org.apache.rocketmq.tools.command.MQAdminStartup"
     print("\nthe cluster is still running; look at it with")
-    print(f"  {command_path('controller-core')} status --http {','.join(controllers.http_addresses)}")
-    print(f"  {command_path('controller-core')} groups --http {','.join(controllers.http_addresses)}")
+    print(f"  {command_path('controller-core')} status --server {','.join(controllers.http_addresses)}")
+    print(f"  {command_path('controller-core')} groups --server {','.join(controllers.http_addresses)}")
     print(f"  {mqadmin} getSyncStateSet -a {address} -b {GROUP}")
     print(f"  {mqadmin} clusterList -n {cluster.name_server.address} -c {CLUSTER}")
     for name, url in cluster.metrics_urls().items():

@@ -111,7 +111,7 @@ class DemoCluster:
 
     def _canary(self) -> ManagedProcess:
         arguments = {
-            "--name-server": self.name_server.address,
+            "--name-servers": self.name_server.address,
             "--group": GROUP,
             "--topic": CANARY_TOPIC,
             "--rate": "20",

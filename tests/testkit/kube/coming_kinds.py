@@ -214,10 +214,8 @@ async def _main(folder: Path) -> int:
             "run",
             "--namespace",
             "default",
-            "--http-host",
-            "127.0.0.1",
-            "--http-port",
-            str(HTTP_PORT),
+            "--http",
+            f"127.0.0.1:{HTTP_PORT}",
         ]
         environment = {"KUBECONFIG": str(kube.kubeconfig(OPERATOR))}
         operator = ManagedProcess(

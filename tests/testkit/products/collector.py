@@ -92,7 +92,7 @@ class CollectorRun:
         self.pages = int(ready[2])
         program = Path(sys.executable).parent / "slo-pipeline"
         options = [f"--discover={NAMESPACE}", f"--api-server={ready[1]}", f"--out={self.directory / 'data'}"]
-        speed = ["--interval=1s", f"--segment-seconds={self.segment_s}s", "--http=127.0.0.1:0"]
+        speed = ["--interval=1s", f"--segment-duration={self.segment_s}s", "--http=127.0.0.1:0"]
         command = [str(program), "collect", *options, *speed]
         return ManagedProcess("collector", command, self.directory / "collector.log")
 

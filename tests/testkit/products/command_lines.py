@@ -1,6 +1,7 @@
 """All command lines of the project: each program, its commands and their options, as its parser has them."""
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -57,8 +58,15 @@ class Option:
     def row(self) -> str:
         """One line of the table: program, command, spellings, value."""
         spellings = ", ".join(self.action.option_strings) or self.name
-        value = "" if self.action.nargs == 0 else str(self.action.metavar or self.action.choices or "")
-        return f"{self.program:<18} {self.command:<14} {spellings:<24} {self.type_name:<16} {value}".rstrip()
+        place = f"{self.program:<18} {self.command:<14}"
+        return f"{place} {spellings:<24} {self.type_name:<18} {self.value}".rstrip()
+
+    @property
+    def value(self) -> str:
+        """What `--help` shows for the value; empty for a flag."""
+        if self.action.nargs == 0:
+            return ""
+        return str(self.action.metavar or self.action.choices or "")
 
 
 def commands() -> list[tuple[str, str]]:
@@ -101,3 +109,7 @@ def _walk(command: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, 
         if isinstance(action, argparse._SubParsersAction):
             for word, child in action.choices.items():
                 yield from _walk(f"{command} {word}".strip(), child)
+
+
+if __name__ == "__main__":
+    sys.stdout.writelines(f"{option.row}\n" for option in options())

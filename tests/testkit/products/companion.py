@@ -91,7 +91,7 @@ class BrokerCompanion:
 
     def handover_command(self) -> ManagedProcess:
         """Return the command `handover` with the companion's settings; its log holds its answer."""
-        command = [command_path("ha-sidecar"), "handover", *self._arguments]
+        command = [command_path("ha-sidecar"), "handover", "--output=json", *self._arguments]
         return ManagedProcess("handover", command, self._directory / "handover.log")
 
     async def hand_over(self) -> dict[str, Any]:

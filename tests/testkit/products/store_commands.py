@@ -21,12 +21,17 @@ def seed_command(
         "mapped-file-bytes": file_bytes,
         **given,
     }
-    return [command_path("ha-sidecar"), "seed", *(f"--{key}={value}" for key, value in settings.items())]
+    return [
+        command_path("ha-sidecar"),
+        "seed",
+        "--output=json",
+        *(f"--{key}={value}" for key, value in settings.items()),
+    ]
 
 
 def verify_command(store: Path) -> list[str]:
     """Return the command that checks every record of a store that no process has open."""
-    return [command_path("ha-sidecar"), "verify", str(store)]
+    return [command_path("ha-sidecar"), "verify", str(store), "--output=json"]
 
 
 async def printed_by(command: Sequence[str], statuses: Sequence[int] = (0,)) -> dict[str, Any]:

@@ -114,8 +114,8 @@ class OldGroup:
 
     async def survey(self, *brokers: JavaBroker, unread: bool = False) -> dict[str, Any]:
         """Ask brokers what they say of themselves, until each answers."""
-        asked = [f"--broker={broker.address}" for broker in brokers]
-        words = ["survey", *asked, *(["--unread"] if unread else [])]
+        asked = f"--brokers={','.join(broker.address for broker in brokers)}"
+        words = ["survey", "--output=json", asked, *(["--unread"] if unread else [])]
         async with asyncio.timeout(BOOT_TIMEOUT_S):
             while True:
                 told = await printed_by([command_path("ha-sidecar"), *words])
@@ -124,9 +124,9 @@ class OldGroup:
 
     async def permit(self, permission: str, *brokers: JavaBroker) -> None:
         """Forbid writes, or allow them."""
-        asked = [f"--broker={broker.address}" for broker in brokers]
-        names = [f"--name={GROUP}", f"--name-server={self.name_server.address}"]
-        await printed_by([command_path("ha-sidecar"), "permission", permission, *names, *asked])
+        asked = f"--brokers={','.join(broker.address for broker in brokers)}"
+        names = [f"--group={GROUP}", f"--name-servers={self.name_server.address}", "--output=json"]
+        await printed_by([command_path("ha-sidecar"), "permission", permission, *names, asked])
 
     async def permissions(self) -> set[int]:
         """Return what the name server says of the topic's queues."""
@@ -179,10 +179,10 @@ class OldGroup:
     async def verify(self, name: str) -> dict[str, Any]:
         """Check every record of a stopped broker's log."""
         log = self.volume(name) / OLD_STORE / "commitlog"
-        return await printed_by([command_path("ha-sidecar"), "verify", str(log)])
+        return await printed_by([command_path("ha-sidecar"), "verify", str(log), "--output=json"])
 
     async def adopt(self, name: str, keep: str) -> dict[str, Any]:
         """Make a stopped broker's store ours."""
         where = [f"--store={OLD_STORE}", f"--commit-log={OLD_STORE}/commitlog"]
-        rest = [f"--keep={keep}", f"--mapped-file-bytes={FILE_BYTES}"]
+        rest = ["--output=json", f"--keep={keep}", f"--mapped-file-bytes={FILE_BYTES}"]
         return await printed_by([command_path("ha-sidecar"), "adopt", str(self.volume(name)), *where, *rest])

@@ -219,7 +219,7 @@ class MigrationKube(MemoryKube):
         options = {one.partition("=")[0]: one.partition("=")[2] for one in words if one.startswith("--")}
         match words[1]:
             case "survey":
-                asked = [one.removeprefix("--broker=") for one in words if one.startswith("--broker=")]
+                asked = options["--brokers"].split(",")
                 told: Json = {"brokers": [self._survey(address) for address in asked]}
                 if "--unread" in words:
                     left = sum(self.store_of_claim(f"data-{pod}").unread for pod in self.permissions)

@@ -1,6 +1,5 @@
 """The targets file: a mistake is named, never left out."""
 
-import argparse
 import json
 from pathlib import Path
 
@@ -8,7 +7,6 @@ import pytest
 
 from slo_pipeline.cli import main
 from slo_pipeline.collect.scraping.targets import Target, TargetsError, read_targets
-from slo_pipeline.shell.options import seconds
 
 GOOD = {"name": "orders-0", "uid": "u", "url": "http://127.0.0.1:5557/metrics", "kind": "metrics"}
 
@@ -54,17 +52,6 @@ def test_a_file_without_targets_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(TargetsError, match=r"targets\.json"):
         read_targets(path)
-
-
-@pytest.mark.parametrize(("text", "value"), [("1s", 1.0), ("250ms", 0.25), ("2m", 120.0), ("60", 60.0)])
-def test_a_time_has_a_unit_or_is_in_seconds(text: str, value: float) -> None:
-    assert seconds(text) == value
-
-
-@pytest.mark.parametrize("text", ["", "0s", "-1s", "1h", "nan"])
-def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="invalid duration"):
-        seconds(text)
 
 
 def test_a_missing_targets_file_is_one_line_and_status_2(

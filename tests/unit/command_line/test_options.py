@@ -1,39 +1,25 @@
-"""The options of all programs, as a table, and what still differs between programs.
+"""The options of all programs, as a table: an option has one meaning and one kind of value in all of them.
 
-`tests/testdata/command_lines/options.txt` is the table: a change of an option shows there in review. `OPEN`
-lists the options whose values differ between commands. A new disagreement fails here, and so does a settled
-one that is still listed.
+`tests/testdata/command_lines/options.txt` is the table: a change of an option shows there in review.
+`python -m testkit.products.command_lines` prints it.
 """
 
 from collections import defaultdict
 from pathlib import Path
 
+from controller_core.command_line.values import HOSTS, NAMES
 from testkit.products.command_lines import options
 
 TABLE = Path(__file__).parents[2] / "testdata" / "command_lines" / "options.txt"
-OPEN = {
-    "--cluster": "a metavar in one of two programs",
-    "--controllers": "semicolons, and a metavar in one of two programs",
-    "--http": "an address to ask in controller-core, an address to listen at in the others",
-    "--ignore": "a metavar in one of two programs",
-    "--mapped-file-bytes": "a text where it is a setting, a number elsewhere",
-    "--master": "Spark's master in slo-pipeline, the old master in kubectl rmqha",
-    "--name-server": "semicolons in slo-pipeline, repeated in ha-sidecar",
-    "--name-servers": "a metavar in one of two programs",
-    "--to": "an offset in ha-sidecar, a member in kubectl rmqha",
-    "--path": "a way of migrating in kubectl rmqha, a directory in slo-pipeline",
-}
 
 
-def _kinds() -> dict[str, set[tuple[str, str]]]:
-    """Return the options that have several kinds of values, each as its type and its metavar."""
-    kinds: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+def _values() -> dict[str, set[str]]:
+    """Return what `--help` shows of each option's value, over all commands."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
     for option in options():
         if option.name.startswith("--"):
-            kinds[option.name].add(
-                (option.type_name, str(option.action.metavar or option.action.choices or ""))
-            )
-    return {name: found for name, found in kinds.items() if len(found) > 1}
+            found[option.name].add(option.value)
+    return found
 
 
 def test_the_table_is_the_one_of_the_parsers() -> None:
@@ -50,8 +36,34 @@ def test_options_are_lower_case_with_dashes() -> None:
     assert {name for name in names if not name.strip("-").replace("-", "a").islower()} == set()
 
 
-def test_an_option_has_the_same_value_in_all_programs_but_for_the_listed_ones() -> None:
-    assert set(_kinds()) == set(OPEN)
+def test_an_option_has_the_same_value_in_all_programs() -> None:
+    assert {name: sorted(values) for name, values in _values().items() if len(values) > 1} == {}
+
+
+def test_an_option_has_the_same_short_form_in_all_programs() -> None:
+    found = defaultdict(set)
+    for option in options():
+        for short in option.action.option_strings:
+            if not short.startswith("--"):
+                found[short].add(option.name)
+    assert {short: names for short, names in found.items() if len(names) > 1} == {}
+
+
+def test_help_shows_what_each_value_looks_like() -> None:
+    unnamed = {option.row for option in options() if option.name.startswith("--") and not option.value}
+    assert {row for row in unnamed if " flag" not in row} == set()
+
+
+def test_durations_and_lists_are_read_by_the_shared_functions() -> None:
+    kinds = {
+        "DURATION": {"duration", "positive_duration"},
+        HOSTS: {"hosts"},
+        NAMES: {"names"},
+    }
+    settings = {"ha-sidecar"}  # Its settings stay texts, which a file may have too.
+    for option in options():
+        if option.value in kinds and not (option.program in settings and option.type_name == "str"):
+            assert option.type_name in kinds[option.value], option.row
 
 
 def test_every_option_and_argument_has_a_help_text() -> None:

@@ -49,7 +49,7 @@ def test_a_command_is_needed(program: str, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        ("controller-core", ["status", "--http", NOWHERE, "--outp", "json"]),
+        ("controller-core", ["status", "--server", NOWHERE, "--outp", "json"]),
         ("kubectl rmqha", ["status", "--outp", "json"]),
     ],
 )
@@ -63,7 +63,7 @@ def test_an_option_is_not_abbreviated(
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        ("controller-core", ["groups", "--http", NOWHERE]),
+        ("controller-core", ["groups", "--server", NOWHERE]),
         ("ha-sidecar", ["verify", "{tmp}/none"]),
         ("rocketmq-operator", ["crds", "--directory", "{tmp}/file/crds"]),
         ("slo-pipeline", ["import", "openmetrics", "{tmp}/damaged/", "--into", "{tmp}/file/segments"]),

@@ -10,10 +10,10 @@ from controller_core.server.cli.main import main
 @pytest.mark.parametrize(
     ("name_servers", "listen", "content", "problem"),
     [
-        ("", "a:1", "{}", "invalid --name-servers '' (expected 1 to 16 name servers)"),
+        ("", "a:1", "{}", "argument --name-servers: invalid list ''"),
         ("a:1;b", "a:1", "{}", "invalid --name-servers 'b' (expected HOST:PORT)"),
-        (";".join(["a:1"] * 17), "a:1", "{}", "(expected 1 to 16 name servers)"),
-        ("a:1", "a:70000", "{}", "invalid --listen 'a:70000' (expected HOST:PORT)"),
+        (";".join(["a:1"] * 17), "a:1", "{}", "--name-servers has 17 values (expected at most 16)"),
+        ("a:1", "a:70000", "{}", "argument --listen: invalid address 'a:70000'"),
         ("a:1", "127.0.0.1:0", '{"a:1": "b"}', "invalid address 'b' (expected host:port)"),
     ],
 )

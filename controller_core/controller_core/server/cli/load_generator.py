@@ -43,7 +43,17 @@ class BenchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BenchPlan:
-    """What to run against what."""
+    """What to run against what.
+
+    Attributes:
+        controllers: remoting addresses of all controllers
+        workload: the requests to send
+        duration_s: how long requests are counted
+        in_flight: requests under way at a time
+        connections: number of connections
+        groups: broker groups to work on
+        warm_up_s: how long the same requests are sent before any is counted; a JVM needs it
+    """
 
     controllers: tuple[str, ...]
     workload: str
@@ -52,7 +62,6 @@ class BenchPlan:
     connections: int
     groups: int
     warm_up_s: float = 0.0
-    """How long the same requests are sent before any is counted; a JVM needs it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,6 @@ failed or is damaged.
 
 import argparse
 import asyncio
-import dataclasses
-import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -15,15 +13,18 @@ from typing import Any, Final
 
 import uvloop
 
+from controller_core.command_line.attribute_help import attribute_help
+from controller_core.command_line.completion import add_completion
+from controller_core.command_line.output import RowPrinter, add_output, show
 from controller_core.command_line.program import MisuseError, Parser, program, run
+from controller_core.command_line.values import DURATION, HOSTS, NAMES, SEMICOLONS, duration, hosts, names
 from controller_core.server.cli import client, members
 from controller_core.server.cli.load_generator import WORKLOADS, BenchError, BenchPlan, run_bench
 from controller_core.server.cli.route_front import MISUSES, add_route_front
-from controller_core.server.settings.config import InvalidSettingError, reference_lines
+from controller_core.server.settings.config import InvalidSettingError, key_infos, reference_lines
 
 EXIT_LOG: Final = 3
-DEFAULT_HTTP: Final = "127.0.0.1:9880"
-OUTPUT_HELP: Final = "form of the output (default: text)"
+DEFAULT_SERVER: Final = "127.0.0.1:9880"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,13 +51,17 @@ def parser() -> Parser:
     _add_bench(commands)
     add_route_front(commands)
     settings = commands.add_parser("settings", help="print every setting with meaning, range and default")
+    add_output(settings)
     settings.set_defaults(carry_out=_settings)
+    add_completion(commands, parser)
     return whole
 
 
 def _add_serve(commands: Any) -> None:  # noqa: ANN401 - argparse names this type privately
     serve = commands.add_parser("serve", help="run a controller node")
-    serve.add_argument("-c", "--config", type=Path, help="properties file, as for mqcontroller -c")
+    serve.add_argument(
+        "-c", "--config", type=Path, metavar="FILE", help="properties file, as for mqcontroller -c"
+    )
     serve.add_argument(
         "--set",
         action="append",
@@ -68,24 +73,24 @@ def _add_serve(commands: Any) -> None:  # noqa: ANN401 - argparse names this typ
 
 
 def _add_client_commands(commands: Any) -> None:  # noqa: ANN401 - argparse names this type privately
+    access = attribute_help(client.Access)
+
     def add(
         name: str, run: Callable[[argparse.Namespace], Awaitable[None]], text: str, *, changes: bool = False
     ) -> argparse.ArgumentParser:
         command: argparse.ArgumentParser = commands.add_parser(name, help=text)
         command.add_argument(
-            "--http",
-            default=DEFAULT_HTTP,
-            metavar="HOST:PORT[,...]",
-            help=f"nodes to ask, default {DEFAULT_HTTP}",
+            "--server",
+            type=hosts,
+            default=[DEFAULT_SERVER],
+            metavar=HOSTS,
+            help=f"{access['server']} (default: {DEFAULT_SERVER})",
         )
-        command.add_argument("-o", "--output", choices=("text", "json"), default="text", help=OUTPUT_HELP)
-        command.add_argument(
-            "--cacert", default="", help="authorities of the nodes' certificates; with it, HTTPS"
-        )
-        command.add_argument("--cert", default="", help="certificate of this client, if nodes require one")
-        command.add_argument("--key", default="", help="its private key, if it is not in the same file")
+        add_output(command)
+        for key in ("cacert", "cert", "key"):
+            command.add_argument(f"--{key}", default="", metavar="FILE", help=access[key])
         if changes:
-            command.add_argument("--token", default="", help="the nodes' httpToken")
+            command.add_argument("--token", default="", metavar="TOKEN", help=access["token"])
         command.set_defaults(carry_out=lambda parsed: asyncio.run(_awaited(run(parsed))))
         return command
 
@@ -113,39 +118,57 @@ def _add_client_commands(commands: Any) -> None:  # noqa: ANN401 - argparse name
     membership.add_argument(
         "member", nargs="?", default="", help="to add: n3-host:port, started with an empty store; else: n3"
     )
-    comma = "with replace, comma separated: "
+    for key, text in (("add", "members to add, as n3-host:port"), ("remove", "members to remove, as n0")):
+        membership.add_argument(
+            f"--{key}", action="extend", type=names, default=[], metavar=NAMES, help=f"with replace: {text}"
+        )
     membership.add_argument(
-        "--add", default="", metavar="NODES", help=comma + "members to add, as n3-host:port"
-    )
-    membership.add_argument("--remove", default="", metavar="NAMES", help=comma + "members to remove, as n0")
-    membership.add_argument(
-        "--within",
-        type=float,
+        "--timeout",
+        type=duration,
         default=60.0,
-        metavar="S",
-        help="seconds to wait for added members to catch up (60)",
+        metavar=DURATION,
+        help="with replace: longest wait for added members to catch up (default: 60s)",
     )
 
 
 def _add_inspect(commands: Any) -> None:  # noqa: ANN401 - argparse names this type privately
     inspect = commands.add_parser("inspect", help="print what a stopped node's store holds")
     inspect.add_argument("store", type=Path, metavar="STORE", help="the node's directory, .../raft-nK")
-    inspect.add_argument("-o", "--output", choices=("text", "json"), default="text", help=OUTPUT_HELP)
+    add_output(inspect)
     inspect.set_defaults(carry_out=_inspect)
 
 
 def _add_bench(commands: Any) -> None:  # noqa: ANN401 - argparse names this type privately
     bench = commands.add_parser("bench", help="measure running controllers")
-    bench.add_argument("--controllers", required=True, metavar="HOST:PORT[;...]", help="remoting addresses")
+    texts = attribute_help(BenchPlan)
     bench.add_argument(
-        "--workload", choices=(*WORKLOADS, "all"), default="all", help="the requests to send (default: all)"
+        "--controllers",
+        type=hosts,
+        required=True,
+        metavar=HOSTS,
+        help=f"{texts['controllers']}; {SEMICOLONS}",
     )
-    bench.add_argument("--seconds", type=float, default=5.0, help="duration of each workload (default: 5)")
-    bench.add_argument("--warm-up", type=float, default=0.0, help="seconds before requests are counted")
-    bench.add_argument("--in-flight", type=int, default=64, help="requests under way at a time")
-    bench.add_argument("--connections", type=int, default=4, help="number of connections (default: 4)")
-    bench.add_argument("--groups", type=int, default=100, help="broker groups to work on")
-    bench.add_argument("-o", "--output", choices=("text", "json"), default="text", help=OUTPUT_HELP)
+    bench.add_argument(
+        "--workload", choices=(*WORKLOADS, "all"), default="all", help=f"{texts['workload']} (default: all)"
+    )
+    for option, key, default in (("--duration", "duration_s", "5s"), ("--warm-up", "warm_up_s", "0s")):
+        bench.add_argument(
+            option,
+            dest=key,
+            type=duration,
+            default=duration(default),
+            metavar=DURATION,
+            help=f"{texts[key]} (default: {default})",
+        )
+    for key, count in (("in_flight", 64), ("connections", 4), ("groups", 100)):
+        bench.add_argument(
+            f"--{key.replace('_', '-')}",
+            type=int,
+            default=count,
+            metavar="N",
+            help=f"{texts[key]} (default: {count})",
+        )
+    add_output(bench)
     bench.set_defaults(carry_out=_bench)
 
 
@@ -159,8 +182,8 @@ def _serve(parsed: argparse.Namespace) -> int:
     return serve_until_signalled(parsed.config, parsed.set)
 
 
-def _settings(_parsed: argparse.Namespace) -> int:
-    sys.stdout.write("\n".join(reference_lines()) + "\n")
+def _settings(parsed: argparse.Namespace) -> int:
+    show(parsed.output, list(key_infos().values()), lines=list(reference_lines()))
     return 0
 
 
@@ -169,43 +192,37 @@ def _inspect(parsed: argparse.Namespace) -> int:
 
     if not parsed.store.is_dir():
         raise MisuseError(f"{parsed.store} is not a directory")
-    damaged = False
+    damaged, printer = False, RowPrinter(parsed.output)
     for row in rows(parsed.store):
         damaged = damaged or row["kind"] == "DAMAGE"
-        if parsed.output == "json":
-            sys.stdout.write(json.dumps(row) + "\n")
-        else:
-            place = f"{row['file']}+{row['offset']}"
-            numbers = f"index {row['index'] or '-':>8}  term {row['term'] or '-':>4}"
-            client.show(f"{place:<40} {row['kind']:<10} {numbers}  {row['text']}")
+        place = f"{row['file']}+{row['offset']}"
+        numbers = f"index {row['index'] or '-':>8}  term {row['term'] or '-':>4}"
+        printer.show(row, f"{place:<40} {row['kind']:<10} {numbers}  {row['text']}")
     return EXIT_LOG if damaged else 0
 
 
 def _bench(parsed: argparse.Namespace) -> int:
     workloads = WORKLOADS if parsed.workload == "all" else (parsed.workload,)
-    controllers = tuple(address for address in parsed.controllers.replace(",", ";").split(";") if address)
+    printer = RowPrinter(parsed.output)
     for workload in workloads:
         plan = BenchPlan(
-            controllers,
+            tuple(parsed.controllers),
             workload,
-            parsed.seconds,
+            parsed.duration_s,
             parsed.in_flight,
             parsed.connections,
             parsed.groups,
-            parsed.warm_up,
+            parsed.warm_up_s,
         )
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             result = runner.run(run_bench(plan))
-        if parsed.output == "json":
-            sys.stdout.write(json.dumps(dataclasses.asdict(result)) + "\n")
-        else:
-            sys.stdout.write(
-                f"{result.workload:<17} {result.requests_per_s:>10,.0f} req/s   p50 {result.p50_ms:.2f} ms   "
-                f"p99 {result.p99_ms:.2f} ms   max {result.max_ms:.1f} ms   "
-                f"({result.requests:,} requests, {result.errors} errors, {parsed.in_flight} in flight, "
-                f"{result.client_share:.0%} of a processor here)\n"
-            )
-        sys.stdout.flush()
+        printer.show(
+            result,
+            f"{result.workload:<17} {result.requests_per_s:>10,.0f} req/s   p50 {result.p50_ms:.2f} ms   "
+            f"p99 {result.p99_ms:.2f} ms   max {result.max_ms:.1f} ms   "
+            f"({result.requests:,} requests, {result.errors} errors, {parsed.in_flight} in flight, "
+            f"{result.client_share:.0%} of a processor here)",
+        )
     return 0
 
 

@@ -14,7 +14,8 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from controller_core.server.cli.client import ClientError, first, request, show, show_json
+from controller_core.command_line.output import show
+from controller_core.server.cli.client import Access, ClientError, first, request
 from controller_core.server.settings.peer_list import Peer, PeerListError, parse_peers
 
 _NOT_YET: Final = 503
@@ -34,16 +35,13 @@ async def members(arguments: Namespace) -> None:
     if (arguments.action == "replace") != bool(arguments.add or arguments.remove):
         raise ClientError("replace needs --add or --remove or both; the other actions take neither")
     if arguments.action == "list":
-        value = await _list(arguments)
+        value = await _list(Access.of(arguments))
     elif arguments.action == "replace":
         value = await _replace(arguments)
     else:
-        value = await first("POST", "/v1/members", arguments, {arguments.action: arguments.member})
-    if arguments.output == "json":
-        show_json(value)
-        return
-    for member in value["members"]:
-        show(_line(member))
+        value = await first("POST", "/v1/members", Access.of(arguments), {arguments.action: arguments.member})
+    lines = [_line(member) for member in value["members"]]
+    show(arguments.output, value, rows=value["members"], lines=lines)
 
 
 async def _replace(arguments: Namespace) -> dict[str, Any]:
@@ -51,20 +49,18 @@ async def _replace(arguments: Namespace) -> dict[str, Any]:
 
     Wait while a refusal is temporary.
     """
+    access = Access.of(arguments)
     try:
-        coming = {
-            peer.name: peer
-            for peer in (parse_peers(arguments.add.replace(",", ";")) if arguments.add else ())
-        }
+        coming = {peer.name: peer for peer in (parse_peers(";".join(arguments.add)) if arguments.add else ())}
     except PeerListError as error:
-        raise ClientError(f"{error} (--add: {arguments.add})") from error
-    going = [name for name in arguments.remove.split(",") if name]
-    give_up_s = time.monotonic() + arguments.within
+        raise ClientError(f"{error} (--add: {','.join(arguments.add)})") from error
+    going = arguments.remove
+    give_up_s = time.monotonic() + arguments.timeout
     # If no member is added, unknown names are a typing error, unless they were members when this began.
     may_be_done = bool(coming)
     while True:
         try:
-            if (value := await _replaced(arguments, coming, going, may_be_done)) is not None:
+            if (value := await _replaced(access, coming, going, may_be_done)) is not None:
                 return value
             may_be_done = True
         except ClientError as error:
@@ -73,35 +69,35 @@ async def _replace(arguments: Namespace) -> dict[str, Any]:
             may_be_done = True
         if time.monotonic() > give_up_s:
             raise ClientError(
-                f"not done within {arguments.within:g} s; run the same command again to continue"
+                f"not done within {arguments.timeout:g} s; run the same command again to continue"
             )
         await asyncio.sleep(_RETRY_S)
 
 
 async def _replaced(
-    arguments: Namespace, coming: Mapping[str, Peer], going: Sequence[str], may_be_done: bool
+    access: Access, coming: Mapping[str, Peer], going: Sequence[str], may_be_done: bool
 ) -> dict[str, Any] | None:
     """Take the next steps of a replacement; return the members once it is done."""
-    value = await _list(arguments)
+    value = await _list(access)
     roles = {member["name"]: member["role"] for member in value["members"]}
     done = all(roles.get(name) == "voter" for name in coming) and not any(name in roles for name in going)
     if done and may_be_done:
-        return await _confirmed(arguments, value)
+        return await _confirmed(access, value)
     if unknown := [name for name in going if name not in roles]:
         raise ClientError(f"is not a member (remove: {','.join(unknown)})")
     for name, peer in coming.items():
         if name not in roles:
-            await first("POST", "/v1/members", arguments, {"add": f"{name}-{peer.address}"})
+            await first("POST", "/v1/members", access, {"add": f"{name}-{peer.address}"})
     learners = [name for name in coming if roles.get(name) != "voter"]
-    await first("POST", "/v1/members", arguments, {"replace": {"add": learners, "remove": going}})
+    await first("POST", "/v1/members", access, {"replace": {"add": learners, "remove": going}})
     return None
 
 
-async def _confirmed(arguments: Namespace, value: Mapping[str, Any]) -> dict[str, Any] | None:
+async def _confirmed(access: Access, value: Mapping[str, Any]) -> dict[str, Any] | None:
     """Ask the remaining members; None while none of them knows a leader. A removed member gets no updates."""
     for member in value["members"]:
         try:
-            told = await request("GET", member["http_address"], "/v1/members", arguments)
+            told = await request("GET", member["http_address"], "/v1/members", access)
         except (ClientError, OSError, TimeoutError):
             continue
         if told["leader"] is not None and len(told["members"]) == len(value["members"]):
@@ -109,14 +105,14 @@ async def _confirmed(arguments: Namespace, value: Mapping[str, Any]) -> dict[str
     return None
 
 
-async def _list(arguments: Namespace) -> dict[str, Any]:
+async def _list(access: Access) -> dict[str, Any]:
     """Ask a node, and then the leader, which alone knows how far each member is."""
-    value = await first("GET", "/v1/members", arguments)
+    value = await first("GET", "/v1/members", access)
     leader = next((member for member in value["members"] if member["leader"]), None)
     if leader is None or leader["match_index"] is not None:
         return value
     try:
-        return await request("GET", leader["http_address"], "/v1/members", arguments)
+        return await request("GET", leader["http_address"], "/v1/members", access)
     except (ClientError, OSError, TimeoutError):
         return value
 

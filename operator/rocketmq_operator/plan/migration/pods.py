@@ -22,6 +22,7 @@ from rocketmq_operator.plan.migration.observed import BrokerRecord, ObservedMigr
 COMPONENT: Final = "migration"
 CONTAINER: Final = "migration"
 VOLUME_PATH: Final = "/volume"
+_OUTPUT: Final = "--output=json"
 ANSWER_PATH: Final = "/dev/termination-log"
 RESOURCES: Final = Resources(cpu="50m", memory="256Mi", cpu_limit="1")
 """With a limit of CPUs, which a quota on `limits.cpu` demands: no heartbeat waits for these pods."""
@@ -29,7 +30,7 @@ RESOURCES: Final = Resources(cpu="50m", memory="256Mi", cpu_limit="1")
 
 def survey_pod(observed: ObservedMigration, addresses: Sequence[str], *, unread: bool = False) -> Json:
     """Return the pod that asks brokers at these addresses, host:port each."""
-    words = ["ha-sidecar", "survey", *(f"--broker={address}" for address in addresses)]
+    words = ["ha-sidecar", "survey", _OUTPUT, f"--brokers={','.join(addresses)}"]
     if unread:
         words += ["--unread", *(f"--ignore={name}" for name in observed.request.ignored)]
     return _pod(observed, "survey", words)
@@ -38,16 +39,16 @@ def survey_pod(observed: ObservedMigration, addresses: Sequence[str], *, unread:
 def permission_pod(observed: ObservedMigration, wanted: str, addresses: Sequence[str]) -> Json:
     """Return the pod that forbids writes (`read`) or allows them (`write`)."""
     request = observed.request
-    words = ["ha-sidecar", "permission", wanted, f"--name={request.broker_name}"]
-    words += [f"--broker={address}" for address in addresses]
-    words += [f"--name-server={address}" for address in request.name_servers]
+    words = ["ha-sidecar", "permission", wanted, _OUTPUT, f"--group={request.broker_name}"]
+    words += [f"--brokers={','.join(addresses)}"]
+    words += [f"--name-servers={','.join(request.name_servers)}"]
     return _pod(observed, f"permission-{wanted}", words)
 
 
 def verify_pod(observed: ObservedMigration, member: OldMember, record: BrokerRecord) -> Json:
     """Return the pod that checks every record of a stopped broker's log, which it cannot change."""
     log = f"{VOLUME_PATH}/{record.commit_log}"
-    words = ["ha-sidecar", "verify", log, f"--mapped-file-bytes={record.file_bytes}"]
+    words = ["ha-sidecar", "verify", log, _OUTPUT, f"--mapped-file-bytes={record.file_bytes}"]
     return _pod(observed, f"verify-{member.pod}", words, claim=record.claim, read_only=True)
 
 
@@ -57,6 +58,7 @@ def adopt_pod(observed: ObservedMigration, member: OldMember, record: BrokerReco
         "ha-sidecar",
         "adopt",
         VOLUME_PATH,
+        _OUTPUT,
         f"--store={record.store}",
         f"--commit-log={record.commit_log}",
     ]

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from controller_core.command_line.values import DURATION, positive_duration
 from slo_pipeline.formats.exposition import Sample
 from slo_pipeline.formats.openmetrics import (
     LINE_CHARACTERS_MAX,
@@ -55,11 +56,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--into", type=Path, required=True, metavar="DIR", help="data directory for segments")
     asked = parser.add_argument_group("prometheus only")
     asked.add_argument(
-        "--match", action="append", default=[], metavar="SELECTOR", help="what to take; repeatable"
+        "--match", action="append", default=[], metavar="SELECTOR", help="what to take; may be repeated"
     )
     asked.add_argument("--start", metavar="TIME", help="RFC 3339 or seconds since 1970")
     asked.add_argument("--end", metavar="TIME", help="the first moment no longer taken")
-    asked.add_argument("--slice", default="2h", metavar="TIME", help="width of one request, default 2h")
+    asked.add_argument(
+        "--slice",
+        type=positive_duration,
+        default=7_200.0,
+        metavar=DURATION,
+        help="width of one request (default: 2h)",
+    )
     asked.add_argument("--protocol", default="auto", metavar="NAME", help="auto, remote_read or query")
 
 

@@ -38,7 +38,7 @@ def land(args: argparse.Namespace) -> str:
     options = {
         "url": args.source,
         "match": "\n".join(args.match),
-        "slice": args.slice,
+        "slice": f"{args.slice:g}s",
         "protocol": args.protocol,
     }
     options |= {name: value for name, value in (("start", args.start), ("end", args.end)) if value}

@@ -27,8 +27,10 @@ SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what Spark passes."""
     parser.epilog = "Started by Spark in a pod of its own, not by hand."
-    parser.add_argument("--properties-file", type=Path, required=True, help="the settings that Spark mounted")
-    parser.add_argument("--class", dest="main_class", help="how Spark would run the file")
+    parser.add_argument(
+        "--properties-file", type=Path, required=True, metavar="FILE", help="the settings that Spark mounted"
+    )
+    parser.add_argument("--class", dest="main_class", metavar="NAME", help="how Spark would run the file")
     parser.add_argument("file", help="the file that was submitted")
     parser.add_argument("words", nargs=argparse.REMAINDER, help="the job's: a command and its options")
 

@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 def _operator(namespace: str, made: int, *watched: str, replicas: int = 2) -> Json:
     """Return the Deployment of a release that was installed `made` minutes past twelve."""
-    args = ["run", "--http-port=8080", *(f"--namespace={one}" for one in watched)]
+    args = ["run", "--http=0.0.0.0:8080", *(f"--namespace={one}" for one in watched)]
     return {
         "metadata": {
             "namespace": namespace,

@@ -24,7 +24,7 @@ from testkit.worlds.migration import GROUP, NAMESPACE, MigrationKube, MigrationW
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[4]
-BOTH = "--master statefulset/old-master --slave statefulset/old-slave"
+BOTH = "--old-master statefulset/old-master --old-slaves statefulset/old-slave"
 
 
 def _manifest(path: Path, world: MigrationWorld, **changed: Any) -> Path:
@@ -45,13 +45,15 @@ async def _wish(world: MigrationWorld, words: str, path: Path) -> MigrationReque
 async def test_sets_stand_for_all_of_their_pods_and_pods_for_themselves(tmp_path: Path) -> None:
     world = MigrationWorld(2)
     path = _manifest(tmp_path / "orders.yaml", world)
-    for words in (BOTH, "--master pod/old-master-0 --slave pod/old-slave-0 --slave pod/old-slave-1"):
+    for words in (BOTH, "--old-master pod/old-master-0 --old-slaves pod/old-slave-0,pod/old-slave-1"):
         wish = await _wish(world, words, path)
         assert wish.pods == ("old-master-0", "old-slave-0", "old-slave-1")
     assert (wish.broker_name, wish.old_kind) == (GROUP, OldBrokerKind.MASTER_SLAVE)
     assert wish.name_servers == ("names:9876", "others:9876")
     assert wish.manifest["metadata"] == {"name": GROUP, "namespace": NAMESPACE}
-    wish = await _wish(world, "--path dledger --member statefulset/old-slave --broker-name RaftNode00", path)
+    wish = await _wish(
+        world, "--path dledger --old-members statefulset/old-slave --broker-name RaftNode00", path
+    )
     assert (wish.old_kind, wish.broker_name) == (OldBrokerKind.DLEDGER, "RaftNode00")
 
 
@@ -89,14 +91,14 @@ def _help() -> str:
 
 
 REFUSALS = [
-    ("--slave statefulset/old-slave", "needs --master"),
-    (f"{BOTH} --member pod/old-slave-0", "takes --slave, not --member"),
-    ("--path dledger --master pod/old-master-0", "needs --member"),
-    ("--master statefulset/old-slave", "it has 2 pods, name the one by pod/NAME"),
-    ("--master old-master", "old-master: name it as statefulset/NAME or pod/NAME-0"),
-    ("--master pod/old-master", "name it as statefulset/NAME or pod/NAME-0"),
-    ("--master statefulset/none", "StatefulSet none does not exist in namespace shop"),
-    ("--master pod/old-slave-0 --slave statefulset/old-slave", "a pod is named twice"),
+    ("--old-slaves statefulset/old-slave", "needs --old-master"),
+    (f"{BOTH} --old-members pod/old-slave-0", "takes --old-slaves, not --old-members"),
+    ("--path dledger --old-master pod/old-master-0", "needs --old-members"),
+    ("--old-master statefulset/old-slave", "it has 2 pods, name the one by pod/NAME"),
+    ("--old-master old-master", "old-master: name it as statefulset/NAME or pod/NAME-0"),
+    ("--old-master pod/old-master", "name it as statefulset/NAME or pod/NAME-0"),
+    ("--old-master statefulset/none", "StatefulSet none does not exist in namespace shop"),
+    ("--old-master pod/old-slave-0 --old-slaves statefulset/old-slave", "a pod is named twice"),
 ]
 
 

@@ -68,7 +68,7 @@ def test_a_stopped_nodes_store_is_spelt_out(tmp_path: Path, capsys: pytest.Captu
     assert "ApplyBrokerId" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("output", ["text", "json"])
+@pytest.mark.parametrize("output", ["table", "json", "yaml", "csv"])
 def test_a_store_is_named_by_its_fingerprint_and_its_incarnation_is_not_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str
 ) -> None:
@@ -84,7 +84,7 @@ def test_a_store_is_named_by_its_fingerprint_and_its_incarnation_is_not_printed(
 async def test_running_nodes_are_asked_and_changed(one: OneNode, capsys: pytest.CaptureFixture[str]) -> None:
     async with one.broker() as broker:
         await broker.elect()
-        http = ("--http", one.http)
+        http = ("--server", one.http)
         assert "leader n0" in (await _run(capsys, "status", *http))[1]
         assert "c1/b1  epoch 1  in sync 1/1" in (await _run(capsys, "groups", *http))[1]
         assert "c1/b1/1" in (await _run(capsys, "failovers", *http))[1]
@@ -101,8 +101,8 @@ async def test_running_nodes_are_asked_and_changed(one: OneNode, capsys: pytest.
 async def test_a_node_that_cannot_be_reached_is_left_out(
     one: OneNode, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert (await _run(capsys, "groups", "--http", f"127.0.0.1:1,{one.http}"))[0] == 0
-    status, _, problem = await _run(capsys, "groups", "--http", "127.0.0.1:1")
+    assert (await _run(capsys, "groups", "--server", f"127.0.0.1:1,{one.http}"))[0] == 0
+    status, _, problem = await _run(capsys, "groups", "--server", "127.0.0.1:1")
     assert status == 1
     assert "127.0.0.1:1" in problem
 
@@ -110,7 +110,7 @@ async def test_a_node_that_cannot_be_reached_is_left_out(
 async def test_bench_measures_each_workload_and_leaves_nothing_behind(
     one: OneNode, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ("--controllers", one.remoting, "--seconds", "0.1", "--groups", "2", "--in-flight", "4")
+    arguments = ("--controllers", one.remoting, "--duration", "100ms", "--groups", "2", "--in-flight", "4")
     status, printed, problem = await _run(capsys, "bench", *arguments, "--output", "json")
     assert (status, problem) == (0, "")
     results = [json.loads(line) for line in printed.splitlines()]
@@ -134,7 +134,7 @@ async def test_a_name_in_a_command_never_leads_to_another_path(
     async with one.broker() as other, one.broker(group=name) as broker:
         await other.elect()
         await broker.elect()
-        status, printed, problem = await _run(capsys, "elect", "--http", one.http, "c1", name, "1")
+        status, printed, problem = await _run(capsys, "elect", "--server", one.http, "c1", name, "1")
         assert (status, problem) == (0, "")
         assert f"c1/{name}: broker 1 is master" in printed
 
@@ -153,7 +153,7 @@ async def test_a_name_that_no_path_holds_is_refused_with_one_line(
     capsys: pytest.CaptureFixture[str], name: str, words: str
 ) -> None:
     for arguments in ((name, "b1", "1"), ("c1", name, "1")):
-        status, _, problem = await _run(capsys, "elect", "--http", "127.0.0.1:1", *arguments)
+        status, _, problem = await _run(capsys, "elect", "--server", "127.0.0.1:1", *arguments)
         assert (status, problem.count("\n")) == (1, 1)
         assert words in problem
 
@@ -168,7 +168,7 @@ async def test_a_name_with_a_new_line_does_not_split_what_is_printed(
     await one.node.propose(commands.encode(claim))
     for command, lines in (("groups", 2), ("watch", 1)):
         more = ("--no-follow",) if command == "watch" else ()
-        _, printed, _ = await _run(capsys, command, "--http", one.http, *more)
+        _, printed, _ = await _run(capsys, command, "--server", one.http, *more)
         assert printed.count("\n") == lines
         assert r"c1/b1\nc9/forged\x1b[2J" in printed
         assert "\x1b" not in printed
@@ -177,7 +177,7 @@ async def test_a_name_with_a_new_line_does_not_split_what_is_printed(
 async def test_a_node_that_cannot_be_reached_does_not_hide_the_status_of_the_others(
     one: OneNode, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, printed, _ = await _run(capsys, "status", "--http", f"127.0.0.1:1,{one.http}")
+    status, printed, _ = await _run(capsys, "status", "--server", f"127.0.0.1:1,{one.http}")
     first, second = printed.splitlines()
     assert (status, first.startswith("127.0.0.1:1  unreachable: ")) == (0, True)
     assert "leader n0" in second
@@ -192,7 +192,7 @@ async def test_an_answer_of_something_that_is_not_a_controller_is_one_line(
         return web.Response(body=body, content_type="text/html")
 
     async with http_served(answer) as address:
-        status, printed, problem = await _run(capsys, *arguments, "--http", address)
+        status, printed, problem = await _run(capsys, *arguments, "--server", address)
         assert (status, printed, problem.count("\n")) == (1, "", 1)
         assert f"http://{address}/v1/" in problem
         assert "does not answer as a controller" in problem

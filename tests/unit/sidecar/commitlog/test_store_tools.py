@@ -27,7 +27,7 @@ def test_verify_says_what_a_store_holds(
     filled: tuple[Path, list[int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory, starts = filled
-    assert cli.main(["verify", str(directory)]) == 0
+    assert cli.main(["verify", str(directory), "--output=json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["messages"], found["min_offset"], found["max_offset"]) == (10, 0, starts[-1])
     assert found["epochs"] == [{"epoch": 1, "start_offset": 0}, {"epoch": 4, "start_offset": starts[5]}]
@@ -42,7 +42,7 @@ def test_verify_names_the_first_damage(
     data = bytearray(path.read_bytes())
     data[starts[3] + 4] ^= 0xFF
     path.write_bytes(data)
-    assert cli.main(["verify", str(directory)]) == 1
+    assert cli.main(["verify", str(directory), "--output=json"]) == 1
     assert json.loads(capsys.readouterr().out)["first_damage"]["offset"] == starts[3]
 
 
@@ -50,13 +50,13 @@ def test_truncate_cuts_log_and_epochs_between_records_only(
     filled: tuple[Path, list[int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory, starts = filled
-    assert cli.main(["truncate", str(directory), "--to", str(starts[3] + 1)]) == 1
+    assert cli.main(["truncate", str(directory), "--offset", str(starts[3] + 1)]) == 1
     assert "no record starts" in capsys.readouterr().err
-    assert cli.main(["truncate", str(directory), "--to", str(starts[3])]) == 0
+    assert cli.main(["truncate", str(directory), "--offset", str(starts[3]), "--output=json"]) == 0
     capsys.readouterr()
-    assert cli.main(["epochs", str(directory)]) == 0
+    assert cli.main(["epochs", str(directory), "--output=json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"epochs": [{"epoch": 1, "start_offset": 0}]}
-    assert cli.main(["verify", str(directory)]) == 0
+    assert cli.main(["verify", str(directory), "--output=json"]) == 0
     assert json.loads(capsys.readouterr().out)["messages"] == 3
 
 

@@ -30,9 +30,9 @@ def test_a_wrong_address_in_a_setting_is_named_by_its_key() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["survey", "--broker", "x"],
-        ["permission", "read", "--name", "g", "--broker", "x"],
-        ["permission", "read", "--name", "g", "--broker", "a:1", "--name-server", "x"],
+        ["survey", "--brokers", "x"],
+        ["permission", "read", "--group", "g", "--brokers", "x"],
+        ["permission", "read", "--group", "g", "--brokers", "a:1", "--name-servers", "x"],
     ],
 )
 def test_a_wrong_address_in_a_command_of_a_migration_is_wrong_use(

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
@@ -15,7 +16,7 @@ from controller_core.remoting.bodies import (
     ReplicaIdentity,
     ReplicasInfo,
 )
-from ha_sidecar.companion import config as companion_config
+from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.metrics import CompanionMetrics, CompanionState
 from ha_sidecar.decisions.broker_facts import (
     BrokerFacts,
@@ -184,7 +185,7 @@ def test_every_metric_and_every_setting_is_in_the_reference() -> None:
     names = {line.split()[2] for line in metrics.splitlines() if line.startswith("# TYPE")}
     assert {name for name in names if name not in text} == set()
     assert len(names) == 19
-    keys = {key.replace("_", "-") for key in companion_config.KEYS}
+    keys = {key.replace("_", "-") for key in get_type_hints(CompanionConfig)}
     assert {key for key in keys if not re.search(rf"^\|.*\b{key}\b.*\|", text, re.MULTILINE)} == set()
 
 

@@ -89,11 +89,11 @@ async def test_what_nobody_waits_for_is_left_out_by_name(broker: SurveyedBroker)
 
 async def test_a_broker_that_is_not_there_is_told_beside_those_that_are(broker: SurveyedBroker) -> None:
     class Options:
-        broker: list[str]
+        brokers: list[str]
         unread, ignore = True, ["nothing"]
 
     options = Options()
-    options.broker = [broker.address, f"127.0.0.1:{free_port()}"]
+    options.brokers = [broker.address, f"127.0.0.1:{free_port()}"]
     found = await _survey_brokers(options)  # type: ignore[arg-type]  # has the requested names
     assert [one.get("name") for one in found["brokers"]] == ["orders", None]
     assert "problem" in found["brokers"][1]

@@ -2,12 +2,14 @@
 
 import re
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
 from ha_sidecar.common.options import ConfigError, read_file
 from ha_sidecar.replica import config
 
+KEYS = tuple(get_type_hints(config.ReplicaConfig))
 TEXTS = {
     "cluster": "c",
     "group": "g",
@@ -28,7 +30,7 @@ def test_settings_are_read_with_their_types() -> None:
 
 def test_every_setting_of_a_replica_is_in_the_reference() -> None:
     text = (Path(__file__).parents[4] / "docs" / "reference" / "replica.md").read_text()
-    keys = {key.replace("_", "-") for key in config.KEYS}
+    keys = {key.replace("_", "-") for key in KEYS}
     assert {key for key in keys if not re.search(rf"^\|[^|]*\b{key}\b[^|]*\|", text, re.MULTILINE)} == set()
 
 
@@ -57,12 +59,12 @@ def test_a_wrong_setting_is_named(key: str, text: str, problem: str) -> None:
 def test_a_settings_file_has_the_keys_of_the_command_line(tmp_path: Path) -> None:
     path = tmp_path / "replica.conf"
     path.write_text("# a comment\n\nmapped-file-bytes = 4096\ngroup=g\n")
-    assert read_file(path, config.KEYS) == {"mapped_file_bytes": "4096", "group": "g"}
+    assert read_file(path, KEYS) == {"mapped_file_bytes": "4096", "group": "g"}
     path.write_text("group = a\\u0041\u2028b\\\n", encoding="utf-8")
-    assert read_file(path, config.KEYS) == {"group": "a\\u0041\u2028b\\"}, "without escapes"
+    assert read_file(path, KEYS) == {"group": "a\\u0041\u2028b\\"}, "without escapes"
     path.write_bytes(b"group=\xff\n")
     with pytest.raises(ConfigError, match="expected UTF-8"):
-        read_file(path, config.KEYS)
+        read_file(path, KEYS)
     path.write_text("gruop=g\n")
     with pytest.raises(ConfigError, match=":1: 'gruop=g'"):
-        read_file(path, config.KEYS)
+        read_file(path, KEYS)

@@ -289,7 +289,7 @@ def test_the_command_fills_a_store_and_prints_what_it_did(
     member: SeedMember, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     host, port = member.address
-    arguments = ["seed", "--cluster", "c", "--group", "g", "--store", str(tmp_path / "new")]
+    arguments = ["seed", "--output=json", "--cluster", "c", "--group", "g", "--store", str(tmp_path / "new")]
     arguments += ["--source", f"{host}:{port}", "--mapped-file-bytes", str(FILE_BYTES)]
     assert main(arguments) == 0
     assert json.loads(capsys.readouterr().out)["max_offset"] == len(LOG)

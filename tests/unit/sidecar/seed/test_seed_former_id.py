@@ -152,7 +152,7 @@ def test_the_command_leaves_a_store_alone_whose_group_nobody_knows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cli, "find_outlook", lambda config: GroupAnswer(known=False))
-    arguments = ["seed", "--cluster", "c", "--group", "g", "--store", str(tmp_path / "new")]
+    arguments = ["seed", "--output=json", "--cluster", "c", "--group", "g", "--store", str(tmp_path / "new")]
     assert main([*arguments, "--controllers", "127.0.0.1:1", "--advertise", MINE]) == 0
     assert json.loads(capsys.readouterr().out)["reason"] == "the controllers know no group g: it begins"
     assert not (tmp_path / "new").exists()
@@ -163,7 +163,7 @@ def test_the_command_waits_for_the_controllers_before_it_takes_a_store_for_a_new
 ) -> None:
     answers = [None, None, GroupAnswer(known=False)]
     monkeypatch.setattr(cli, "find_outlook", lambda config: answers.pop(0))
-    arguments = ["seed", "--cluster", "c", "--group", "g", "--store", str(tmp_path / "new")]
+    arguments = ["seed", "--output=json", "--cluster", "c", "--group", "g", "--store", str(tmp_path / "new")]
     arguments += ["--controllers", "127.0.0.1:1", "--advertise", MINE]
     assert main(arguments) == 0
     answers[:] = [None, None]
