@@ -19,7 +19,7 @@ from controller_core.remoting.errors import BodyError, RemotingUsageError
 from controller_core.route_front import requests
 from controller_core.route_front.address_file import AddressFile
 from controller_core.route_front.name_servers import NameServers, NoNameServerError
-from controller_core.route_front.numbers import RequestNumbers, Result
+from controller_core.route_front.numbers import RequestNumbers, RequestResult
 from controller_core.route_front.rewriting import UnreachableError, rewrite
 from controller_core.route_front.settings import RouteFrontSettings
 
@@ -108,10 +108,10 @@ class RouteFront:
         if request.is_oneway:  # a request that reads and wants no answer
             return None
         if (problem := requests.refusal(request.code)) is not None:
-            self.numbers.count(Result.REFUSED)
+            self.numbers.count(RequestResult.REFUSED)
             return RemotingCommand.response_to(request, ResponseCode.NO_PERMISSION, remark=problem)
         if self._is_busy(connection):
-            self.numbers.count(Result.BUSY)
+            self.numbers.count(RequestResult.BUSY)
             return RemotingCommand.response_to(
                 request, ResponseCode.SYSTEM_BUSY, remark="too many requests wait for a name server"
             )
@@ -150,15 +150,17 @@ class RouteFront:
             received = await self._name_servers.ask(msgspec.structs.replace(request, flag=0))
             answer = rewrite(request.code, received, self.file.addresses)
         except NoNameServerError as error:
-            return self._failed(request, Result.UNANSWERED, f"no name server answered: {error}")
+            return self._failed(request, RequestResult.UNANSWERED, f"no name server answered: {error}")
         except UnreachableError as error:
-            return self._failed(request, Result.UNREACHABLE, str(error))
+            return self._failed(request, RequestResult.UNREACHABLE, str(error))
         except BodyError as error:
-            return self._failed(request, Result.UNREADABLE, f"the name server's answer is wrong: {error}")
-        self.numbers.count(Result.ANSWERED)
+            return self._failed(
+                request, RequestResult.UNREADABLE, f"the name server's answer is wrong: {error}"
+            )
+        self.numbers.count(RequestResult.ANSWERED)
         return answer.with_opaque(request.opaque)
 
-    def _failed(self, request: RemotingCommand, result: Result, problem: str) -> RemotingCommand:
+    def _failed(self, request: RemotingCommand, result: RequestResult, problem: str) -> RemotingCommand:
         self.numbers.count(result)
         _log.warning("request %d: %s", request.code, problem)
         return RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, remark=problem)

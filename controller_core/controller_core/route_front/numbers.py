@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 
-class Result(StrEnum):
+class RequestResult(StrEnum):
     """How a request ended."""
 
     ANSWERED = "answered"
@@ -24,13 +24,13 @@ class RequestNumbers:
     """Counts requests; each result is shown at 0 before the first one."""
 
     def __init__(self) -> None:
-        self._counts = dict.fromkeys(Result, 0)
+        self._counts = dict.fromkeys(RequestResult, 0)
 
-    def count(self, result: Result) -> None:
+    def count(self, result: RequestResult) -> None:
         """Count one request."""
         self._counts[result] += 1
 
     @property
-    def counts(self) -> Mapping[Result, int]:
+    def counts(self) -> Mapping[RequestResult, int]:
         """Requests since the start, by result."""
         return dict(self._counts)

@@ -46,7 +46,7 @@ class BrokerAddress(SpecModel):
     """With type NodePort: the port on each node; Kubernetes chooses one when absent."""
 
 
-class RouteFront(SpecModel):
+class RouteFrontSpec(SpecModel):
     """The route front of a listener: what its clients use as their name server."""
 
     replicas: Annotated[int, Field(ge=1, le=8)] = 2
@@ -61,11 +61,11 @@ class RouteFront(SpecModel):
     """With type NodePort: the port on each node; Kubernetes chooses one when absent."""
 
 
-def _has_node_ports(listener: "Listener") -> bool:
+def _has_node_ports(listener: "ListenerSpec") -> bool:
     return listener.route_front.node_port is not None or any(one.node_port for one in listener.brokers)
 
 
-class Listener(SpecModel):
+class ListenerSpec(SpecModel):
     """One way for clients outside to reach all brokers of a cluster."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
@@ -176,7 +176,7 @@ class Listener(SpecModel):
     """With LoadBalancer: networks that may connect, for instance 192.0.2.0/24; all when empty."""
     load_balancer_class: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """With LoadBalancer: the class of the load balancer; the platform's default when absent."""
-    route_front: RouteFront = RouteFront()
+    route_front: RouteFrontSpec = RouteFrontSpec()
     """What clients use as their name server."""
     brokers: Annotated[
         tuple[BrokerAddress, ...], Field(max_length=BROKERS_MAX, json_schema_extra=kept_by("name"))
@@ -189,7 +189,7 @@ class Listener(SpecModel):
 
 
 Listeners = Annotated[
-    tuple[Listener, ...], Field(max_length=LISTENERS_MAX, json_schema_extra=kept_by("name"))
+    tuple[ListenerSpec, ...], Field(max_length=LISTENERS_MAX, json_schema_extra=kept_by("name"))
 ]
 
 

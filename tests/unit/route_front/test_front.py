@@ -18,7 +18,7 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.routes import TopicRouteData
 from controller_core.route_front.front import RouteFront
 from controller_core.route_front.http_pages import HttpPages
-from controller_core.route_front.numbers import Result
+from controller_core.route_front.numbers import RequestResult
 from controller_core.route_front.settings import RouteFrontBounds, RouteFrontSettings
 
 LIMIT_S = 60.0
@@ -186,7 +186,7 @@ async def test_without_a_name_server_a_client_gets_the_reason(make: Make) -> Non
     answer = await _ask(front)
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert (answer.remark or "").startswith("no name server answered: 127.0.0.1:")
-    assert front.numbers.counts[Result.UNANSWERED] == 1
+    assert front.numbers.counts[RequestResult.UNANSWERED] == 1
 
 
 async def test_all_tries_together_end_before_a_client_stops_waiting(make: Make) -> None:
@@ -227,7 +227,7 @@ async def test_one_client_may_not_take_all_places(make: Make, name_server: Playe
     clients[1].start_call(ASK)
     answer = await clients[1].call(ASK, LIMIT_S)
     assert answer.code == ResponseCode.SYSTEM_BUSY
-    assert front.numbers.counts[Result.BUSY] == 2
+    assert front.numbers.counts[RequestResult.BUSY] == 2
     for client in clients:
         client.close()
 

@@ -14,7 +14,7 @@ from typing import Final
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Placement
 from rocketmq_operator.api.conditions import Finding, make_finding
-from rocketmq_operator.api.listeners import INTERNAL, Listener, ListenerStatus, ListenerType
+from rocketmq_operator.api.listeners import INTERNAL, ListenerSpec, ListenerStatus, ListenerType
 from rocketmq_operator.api.names import COMPONENT_LABEL, LISTENER_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
@@ -54,7 +54,7 @@ def inside_addresses(observed: ObservedCluster) -> dict[str, str]:
     return found
 
 
-def outside_addresses(observed: ObservedCluster, listener: Listener) -> dict[str, str]:
+def outside_addresses(observed: ObservedCluster, listener: ListenerSpec) -> dict[str, str]:
     """Return where clients of a listener reach each broker, by the broker's name; without unknown ones."""
     found = {}
     for member in inside_addresses(observed):
@@ -92,7 +92,7 @@ def route_front_children(observed: ObservedCluster) -> Iterator[Json]:
 
 
 def route_front_deployment(
-    owner: Owner, spec: RocketMQClusterSpec, listener: Listener, hosts: Mapping[str, str]
+    owner: Owner, spec: RocketMQClusterSpec, listener: ListenerSpec, hosts: Mapping[str, str]
 ) -> Json:
     """Return the Deployment of a listener's route front.
 
@@ -174,7 +174,7 @@ def bootstrap(observed: ObservedCluster) -> Json:
     return child(owner, "ConfigMap", names.bootstrap(owner.name), labels=labels, data=data)
 
 
-def _status(observed: ObservedCluster, listener: Listener, all_brokers: int) -> ListenerStatus:
+def _status(observed: ObservedCluster, listener: ListenerSpec, all_brokers: int) -> ListenerStatus:
     name = names.route_front(observed.owner.name, listener.name)
     service = observed.children.get(ObjectKey("Service", name))
     deployment = observed.children.get(ObjectKey("Deployment", name)) or {}
@@ -217,9 +217,9 @@ def listeners_finding(statuses: tuple[ListenerStatus, ...]) -> Finding:
     return make_finding("ListenersReady", holds=True, reason="Serving", message=text)
 
 
-def _selector(owner: Owner, listener: Listener) -> dict[str, str]:
+def _selector(owner: Owner, listener: ListenerSpec) -> dict[str, str]:
     return selector_labels(ROUTE_FRONT, names.route_front(owner.name, listener.name))
 
 
-def _labels(owner: Owner, listener: Listener) -> dict[str, str]:
+def _labels(owner: Owner, listener: ListenerSpec) -> dict[str, str]:
     return _selector(owner, listener) | belonging_labels(owner.name) | {LISTENER_LABEL: listener.name}

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
-from rocketmq_operator.api.listeners import BrokerAddress, Listener, ListenerType, RouteFront
+from rocketmq_operator.api.listeners import BrokerAddress, ListenerSpec, ListenerType, RouteFrontSpec
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import Json, Live
 
@@ -31,14 +31,14 @@ REMOTING: ServicePort = ServicePort("remoting", names.BROKER_PORT)
 ROUTES: ServicePort = ServicePort("remoting", names.ROUTE_FRONT_PORT)
 
 
-def with_services(cluster: RocketMQClusterSpec | None) -> Iterator[Listener]:
+def with_services(cluster: RocketMQClusterSpec | None) -> Iterator[ListenerSpec]:
     """Yield the listeners that have a Service for each broker: with External a person provides them."""
     for listener in () if cluster is None else cluster.listeners:
         if listener.type is not ListenerType.EXTERNAL:
             yield listener
 
 
-def service_spec(listener: Listener, port: ServicePort, node_port: int | None) -> Json:
+def service_spec(listener: ListenerSpec, port: ServicePort, node_port: int | None) -> Json:
     """Return the spec of a Service of a listener, without a selector.
 
     Why externalTrafficPolicy Cluster: after a takeover another node may have the broker that serves, and all
@@ -64,7 +64,7 @@ def _port(port: ServicePort, node_port: int | None) -> Json:
 
 
 def outside_address(
-    listener: Listener, own: BrokerAddress | RouteFront, service: Live | None, port: ServicePort
+    listener: ListenerSpec, own: BrokerAddress | RouteFrontSpec, service: Live | None, port: ServicePort
 ) -> str | None:
     """Return `host:port` for clients of a listener, None while it is unknown.
 
