@@ -75,6 +75,7 @@ FAILURES: Final = frozenset(
     {
         SEGMENT_UNUSABLE,
         "slo_pipeline.writing.segment_store.SegmentError",
+        "slo_pipeline.jobs.spark.workers.TasksFailedError",
         "pyspark.errors.exceptions.base.PySparkException",
         "builtins.OSError",
     }

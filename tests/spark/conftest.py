@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slo_pipeline.jobs import gather
-from slo_pipeline.jobs.gold import Period, gold
+from slo_pipeline.jobs.gold import gold
+from slo_pipeline.jobs.period import Period
 from slo_pipeline.jobs.spark.session import session
 from slo_pipeline.jobs.survey import surveyed
 from slo_pipeline.objectives.file import load

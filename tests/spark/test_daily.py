@@ -9,19 +9,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from slo_pipeline.cli import main
+from slo_pipeline.jobs.daily import AROUND_US, TABLES, DayJob
 from slo_pipeline.jobs.days import late_rows, late_segments, run_days
 from slo_pipeline.jobs.gather import rows
 from slo_pipeline.jobs.gold import gold
+from slo_pipeline.jobs.period import Period
 from slo_pipeline.jobs.report import WRITTEN
+from slo_pipeline.jobs.single_pass import plan
 from slo_pipeline.jobs.survey import surveyed
 from slo_pipeline.objectives.file import load
-from slo_pipeline.sources.segments import read_inputs
+from slo_pipeline.sources.segments import read_inputs, read_segments
 from testkit.generators import synthetic
 from testkit.generators.segment_rows import event, send, us
 from testkit.generators.synthetic import write_rows
@@ -105,6 +109,39 @@ def _controller_rows(story: synthetic.Story) -> list[dict[str, Any]]:
     return rows
 
 
+def test_the_tables_of_a_day_are_those_of_the_frames(spark: SparkSession, tmp_path: Path) -> None:
+    # The freeze at 300 s and its failover fall on midnight, and are judged by both days.
+    story = replace(synthetic.two_failovers_and_a_switchover(), begin_us=MIDNIGHT_US - 301 * US_PER_S)
+    synthetic.write(synthetic.with_losses(story, "orders", (2_990, 3_040)), tmp_path)
+    paths = sorted(tmp_path.rglob("*.parquet"))
+    for day in (dt.date(2026, 11, 20), dt.date(2026, 11, 21)):
+        DayJob(tmp_path, dt.datetime(2026, 11, 21, 1, tzinfo=dt.UTC), load(), "local[2]").compute(
+            day, tmp_path
+        )
+        begin_us = MIDNIGHT_US - (86_400 * US_PER_S if day.day == 20 else 0)
+        over = Period(begin_us, begin_us + 86_400 * US_PER_S, AROUND_US)
+        frames = gold(read_segments(spark, paths), over, load())
+        found = {name: pq.read_table(tmp_path / f"{name}.parquet") for name in TABLES}
+        counts: Counter[tuple[Any, ...]] = Counter()
+        for row in rows(frames.sli_counts):
+            minute = row["ts"] // (60 * US_PER_S) * 60 * US_PER_S
+            for what in ("good", "bad", "unknown"):
+                counts[row["slo"], row["group"], minute, what] += row[what]
+        by_minute = found.pop("sli_minutes")
+        by_minute = by_minute.set_column(2, "ts", by_minute["ts"].cast(pa.int64()))
+        assert {
+            (row["slo"], row["group"], row["ts"], what): row[what]
+            for row in by_minute.to_pylist()
+            for what in ("good", "bad", "unknown")
+        } == counts
+        for name, table in found.items():
+            frame = getattr(frames, name)
+            expected = frame.orderBy(*frame.columns[:3]).toArrow()
+            assert table.schema.names == expected.schema.names
+            assert table.schema.types == expected.schema.types, name
+            assert table.to_pylist() == expected.to_pylist(), name
+
+
 def test_a_report_of_extracts_says_what_the_one_of_segments_says_and_needs_no_segment_of_a_closed_day(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -169,6 +206,7 @@ def test_a_report_leaves_out_what_came_too_late_and_counts_it(spark: SparkSessio
     assert read_inputs(spark, data).probe_ops.count() == 2 * before
     kept = read_inputs(spark, data, late_segments(tables))
     assert (kept.probe_ops.count(), kept.events.count()) == (before, 1)
+    assert plan.files(data, "probe_ops", late_segments(tables)) == [first]
 
 
 def _csv(capsys: pytest.CaptureFixture[str], command: list[str]) -> list[dict[str, str]]:

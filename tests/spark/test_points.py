@@ -3,7 +3,8 @@
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from slo_pipeline.jobs.gold import CLOSEUP_US, POINTS_MAX, STRETCHES_MAX, closeup_points
+from slo_pipeline.jobs.gold import CLOSEUP_US, POINTS_MAX, closeup_points
+from slo_pipeline.jobs.period import STRETCHES_MAX
 from slo_pipeline.reports.drawing.charts import REPLICAS_MAX
 from slo_pipeline.schemas.segments import RESULTS
 from testkit.generators.segment_rows import us

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from slo_pipeline.cli import main
 from slo_pipeline.jobs import gather
-from slo_pipeline.jobs.gold import Period, gold
+from slo_pipeline.jobs.gold import gold
+from slo_pipeline.jobs.period import Period
 from slo_pipeline.jobs.survey import surveyed
 from slo_pipeline.objectives.file import load
 from slo_pipeline.reports.page.document import render

@@ -19,6 +19,17 @@ _RULES: Final = "x-kubernetes-validations"
 _OF_A_FIELD: Final = "see the description of the field"
 """How the message of a rule ends whose words are the field's own."""
 _ANY: Final = "x-kubernetes-preserve-unknown-fields"
+_SHARED: Final = {
+    "pod": "pod",
+    "logPod": "pod",
+    "podOverride": "podOverride",
+    "logPodOverride": "podOverride",
+}
+"""Fields that several places have alike, by the name of the section that tells of them once."""
+_SHARED_HEADS: Final = {
+    "pod": "Settings of pods: `pod` and `logPod`",
+    "podOverride": "Overrides of pods: `podOverride` and `logPodOverride`",
+}
 _HEAD: Final = """\
 # The kinds and their fields
 
@@ -56,11 +67,13 @@ class Field:
 
 
 def fields(schema: Json, above: str = "") -> Iterator[Field]:
-    """Yield every field below a schema, in its order."""
+    """Yield every field below a schema, in its order; of a shared one the field alone."""
     required = schema.get("required", ())
     for name, part in schema.get("properties", {}).items():
         path = f"{above}.{name}" if above else name
         yield Field(path, part, name in required)
+        if name in _SHARED:
+            continue
         yield from fields(part, path)
         for key, mark in (("items", "[]"), ("additionalProperties", "{}")):
             if isinstance(part.get(key), dict):
@@ -89,9 +102,11 @@ def _table(part: Json, *, of_spec: bool) -> str:
         default = f"`{json.dumps(field.schema['default'])}`" if "default" in field.schema else ""
         if field.required and of_spec and not default:
             default = "must be given"
+        name = field.path.rpartition(".")[2]
+        shared = f"[keys and values](#{_anchor(_SHARED[name])})" if name in _SHARED else ""
         cells = (
             f"`{field.path}`",
-            values_of(field.schema),
+            shared or values_of(field.schema),
             default,
             str(field.schema.get("description", "")),
         )
@@ -120,9 +135,32 @@ def _section(definition: Json) -> str:
     return text + f"\n### {names['kind']}.status\n\n" + _table(schema["properties"]["status"], of_spec=False)
 
 
+def shared_schemas() -> dict[str, Json]:
+    """Return the schemas that several places have alike, by the name of their section."""
+    found: dict[str, Json] = {}
+    for definition in custom_resource_definitions():
+        schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        for field in fields(schema["properties"]["spec"]):
+            name = field.path.rpartition(".")[2]
+            if name in _SHARED:
+                found.setdefault(_SHARED[name], field.schema)
+    return found
+
+
+def _anchor(shared: str) -> str:
+    return "".join(one for one in _SHARED_HEADS[shared].lower() if one not in ":`").replace(" ", "-")
+
+
+def _shared_section(name: str, schema: Json) -> str:
+    rules = [rule["message"].partition(":")[0] for rule in schema.get(_RULES, ())]
+    told = f"\nReasons of a refusal: {', '.join(dict.fromkeys(rules))}.\n" if rules else ""
+    return f"\n## {_SHARED_HEADS[name]}\n\n{schema['description']}\n\n{_table(schema, of_spec=True)}{told}"
+
+
 def page() -> str:
     """Return the page."""
-    return _HEAD + "".join(_section(definition) for definition in custom_resource_definitions())
+    kinds = "".join(_section(definition) for definition in custom_resource_definitions())
+    return _HEAD + kinds + "".join(_shared_section(*one) for one in shared_schemas().items())
 
 
 def main() -> int:

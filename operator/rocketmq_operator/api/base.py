@@ -68,6 +68,11 @@ INT_OR_STRING: Final[dict[str, JsonValue]] = {INT_OR_STRING_KEY: True, "minimum"
 """What makes the API server take a whole number beside a text."""
 
 
+PRESERVED_KEY: Final = "x-kubernetes-preserve-unknown-fields"
+PRESERVED: Final[dict[str, JsonValue]] = {PRESERVED_KEY: True}
+"""What makes the API server keep every field below, because the schema names none."""
+
+
 def rules_of(model: type[BaseModel]) -> tuple[Rule, ...]:
     """Return the rules a model carries in its class attribute `RULES`."""
     rules: tuple[Rule, ...] = getattr(model, "RULES", ())
@@ -78,6 +83,8 @@ __all__ = [
     "INT_OR_STRING",
     "INT_OR_STRING_KEY",
     "KEPT_WHOLE",
+    "PRESERVED",
+    "PRESERVED_KEY",
     "Rule",
     "SpecModel",
     "StatusModel",

@@ -20,6 +20,8 @@ from rocketmq_operator.api.common import (
     StorageSpec,
 )
 from rocketmq_operator.api.conditions import Conditions
+from rocketmq_operator.api.pods.jvm import Jvm
+from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
 from rocketmq_operator.api.rules import owned_keys, plain_properties, refused_keys, unchangeable
 
 REPLICAS_MAX: Final = 7
@@ -189,6 +191,16 @@ class BrokerGroupSpec(SpecModel):
     those of access control, are refused. Brokers read a value as it is written here, backslashes included."""
     placement: Placement = Placement()
     """Where members run."""
+    jvm: Jvm | None = None
+    """Of each broker."""
+    pod: PodSettings | None = None
+    """Of the pods of brokers."""
+    pod_override: PodOverride | None = None
+    """Laid over the pods of brokers."""
+    log_pod: PodSettings | None = None
+    """Of the pods of log replicas."""
+    log_pod_override: PodOverride | None = None
+    """Laid over the pods of log replicas."""
     lost_members: LostMembers = LostMembers()
     """What becomes of a member whose node is gone for good."""
     failover: FailoverTiming = FailoverTiming()
@@ -252,7 +264,7 @@ class BrokerGroupStatus(StatusModel):
     observed_generation: Annotated[int, Field(ge=0)] = 0
     """The generation that was acted on."""
     conditions: Conditions = ()
-    """Ready, MasterElected, InSync, Progressing, MetadataInSync and Paused."""
+    """Ready, MasterElected, InSync, Progressing, MetadataInSync, PodsAccepted and Paused."""
     replicas: Annotated[int, Field(ge=0)] = 0
     """Brokers that exist, for the scale subresource."""
     selector: Annotated[str, Field(max_length=256)] = ""

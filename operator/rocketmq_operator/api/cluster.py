@@ -8,6 +8,8 @@ from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, kept_by
 from rocketmq_operator.api.common import LostMembers, Resources, StorageSpec
 from rocketmq_operator.api.conditions import Conditions
 from rocketmq_operator.api.listeners import Listeners, ListenerStatuses
+from rocketmq_operator.api.pods.jvm import Jvm
+from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
 from rocketmq_operator.api.proxy import Proxy
 
 VERSION_DEFAULT = "5.5.0"
@@ -24,6 +26,12 @@ class NameServersSpec(SpecModel):
     """How many. One more than may fail."""
     resources: Resources = Resources(cpu="250m", memory="1Gi")
     """Of each name server."""
+    jvm: Jvm | None = None
+    """Of each name server."""
+    pod: PodSettings | None = None
+    """Of their pods."""
+    pod_override: PodOverride | None = None
+    """Laid over their pods."""
 
 
 class ControllersSpec(SpecModel):
@@ -47,6 +55,10 @@ class ControllersSpec(SpecModel):
     """Volume of each controller: its log and snapshots."""
     resources: Resources = Resources(cpu="250m", memory="512Mi")
     """Of each controller."""
+    pod: PodSettings | None = None
+    """Of their pods."""
+    pod_override: PodOverride | None = None
+    """Laid over their pods."""
     lost_members: LostMembers = LostMembers()
     """What becomes of a controller whose node is gone for good."""
 
@@ -105,7 +117,7 @@ class RocketMQClusterStatus(StatusModel):
     observed_generation: Annotated[int, Field(ge=0)] = 0
     """The generation that was acted on."""
     conditions: Conditions = ()
-    """Ready, QuorumHealthy, ProxyReady, ListenersReady, Progressing, VersionSound and Paused."""
+    """Ready, QuorumHealthy, ProxyReady, ListenersReady, Progressing, VersionSound, PodsAccepted, Paused."""
     version: Annotated[str, Field(max_length=32)] = ""
     """Version of RocketMQ that the spec requests."""
     leader: Annotated[str, Field(max_length=253)] = ""

@@ -11,6 +11,8 @@ from pydantic import Field
 
 from rocketmq_operator.api.base import Rule, SpecModel
 from rocketmq_operator.api.common import PROPERTIES_MAX, PROPERTY_VALUE_LENGTH_MAX, Resources
+from rocketmq_operator.api.pods.jvm import Jvm
+from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
 from rocketmq_operator.api.rules import owned_keys, plain_properties
 
 REPLICAS_MAX: Final = 16
@@ -50,6 +52,12 @@ class Proxy(SpecModel):
     """How many pods, with mode Cluster; one more than may fail."""
     resources: Resources = Resources(cpu="250m", memory="1Gi")
     """Of each of these pods. With mode Local a proxy lives on what its broker has."""
+    jvm: Jvm | None = None
+    """Of each of these pods, with mode Cluster."""
+    pod: PodSettings | None = None
+    """Of these pods, with mode Cluster."""
+    pod_override: PodOverride | None = None
+    """Laid over these pods, with mode Cluster."""
     config: Annotated[
         dict[str, Annotated[str, Field(max_length=PROPERTY_VALUE_LENGTH_MAX)]],
         Field(max_length=PROPERTIES_MAX),

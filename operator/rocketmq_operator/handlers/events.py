@@ -41,6 +41,7 @@ REFUSALS: Final = frozenset(
         "NoCluster",
         "NoGroup",
         "NoSource",
+        "PodRefused",
         "ScaleInRefused",
         "StepRefused",
         "SwitchoverRefused",

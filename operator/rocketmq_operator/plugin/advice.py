@@ -54,8 +54,11 @@ ADVICE: Final[Mapping[str, str]] = {
     "NoMaster": "bring a broker of the SyncStateSet back: no other has all that was acknowledged. Their "
     "pods, nodes and volumes come first. Where the spec keeps pods from starting (kubectl describe pod), "
     "correct it: they are replaced at once, on their volumes",
-    "OwnedKey": "remove that key from spec.config: the operator writes it",
+    "OwnedKey": "remove the key that the message names: the operator writes it",
     "Asked": "set spec.paused to false, and the operator goes on",
+    "OwnedName": "give the entry that the message names another name: the operator uses this one",
+    "PodRefused": "correct the field that the message names, in pod or podOverride of the spec. Until then "
+    "the operator applies nothing of the changed spec, and the pods that run go on",
     "ScaleInRefused": "wait until enough other members are in sync, or ask for more members first",
     "StepRefused": "read what the API server says, correct what it names; the step is tried again by itself",
     "SwitchoverRefused": "correct or remove the annotation; kubectl rmqha switchover writes it as it must be",

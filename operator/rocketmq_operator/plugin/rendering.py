@@ -21,6 +21,7 @@ _GOOD: Final[Mapping[str, str]] = {
     "MasterElected": "True",
     "InSync": "True",
     "Progressing": "False",
+    "PodsAccepted": "True",
     "Paused": "False",
 }
 """What each condition says of a group that is well; others are not looked at."""
@@ -31,6 +32,7 @@ _GOOD_CLUSTER: Final[Mapping[str, str]] = {
     "ListenersReady": "True",
     "Progressing": "False",
     "VersionSound": "True",
+    "PodsAccepted": "True",
     "Paused": "False",
 }
 """The same of a cluster."""

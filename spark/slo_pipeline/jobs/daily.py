@@ -12,38 +12,46 @@ Exit status: 0 up to date, 2 the input or the tables cannot be used.
 import argparse
 import datetime as dt
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from slo_pipeline.jobs import survey
 from slo_pipeline.jobs.days import closed_days, is_over, read_manifest, run_days, segments_of
-from slo_pipeline.jobs.gold import Gold, Period, gold
 from slo_pipeline.jobs.inputs import directory
 from slo_pipeline.jobs.late import ONE_DAY
-from slo_pipeline.jobs.spark.session import session
+from slo_pipeline.jobs.period import Period
+from slo_pipeline.jobs.profile import Profile, of_terminal
+from slo_pipeline.jobs.single_pass import driver
+from slo_pipeline.jobs.spark.workers import workers
 from slo_pipeline.mirror.copying import Choice, Choose, day_of
 from slo_pipeline.objectives.file import load
 from slo_pipeline.objectives.model import Objectives
-from slo_pipeline.schemas.frames import conform
+from slo_pipeline.schemas import tables as gold_tables
+from slo_pipeline.schemas.names import KINDS
 from slo_pipeline.schemas.segments import SEGMENTS
-from slo_pipeline.schemas.tables import SLI_COUNTS
-from slo_pipeline.shell.options import add_input, add_master, add_objectives, day_list
+from slo_pipeline.shell.options import add_input, add_master, add_objectives, add_profile, day_list
 from slo_pipeline.sources import extracts
 from slo_pipeline.sources.layout import check
-from slo_pipeline.sources.segments import KINDS, is_small, read_segments
-from slo_pipeline.transforms.burn import MINUTE_US
 from slo_pipeline.transforms.sli import METRICS
-from slo_pipeline.transforms.timing import US_PER_S, slice_of
+from slo_pipeline.transforms.timing import US_PER_S
 
 # Longer than anything that crosses midnight: a failover with its settling, and a message's way back to its
 # reader.
 AROUND_US: Final = 600 * US_PER_S
 DAY_US: Final = 86_400 * US_PER_S
+TABLES: Final = {
+    "sli_minutes": gold_tables.SLI_COUNTS,
+    "booked": gold_tables.BOOKED,
+    "failovers": gold_tables.FAILOVERS,
+    "failover_phases": gold_tables.FAILOVER_PHASES,
+    "durability": gold_tables.DURABILITY,
+    "coverage": gold_tables.COVERAGE,
+}
+"""The stored tables of a day."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,17 +76,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     survey.add_now(parser)
     add_master(parser)
+    add_profile(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Bring all days up to date and print one line each."""
     objectives = load(args.slo)
+    profile = of_terminal()
     now, reopen = survey.now_of(args), frozenset(args.reopen)
     with directory(args, choose=unread(args.tables, reopen)) as data:
-        job = DayJob(data, now, None if args.extracts_only else objectives, args.master)
+        job = DayJob(data, now, None if args.extracts_only else objectives, args.master, profile)
         for one in run_days(data, args.tables, now, job.compute, reopen=reopen):
             late = f", {one.late_rows} late rows" if one.late_rows else ""
             sys.stdout.write(f"{one.day.isoformat()} {one.outcome}: {one.segments} segments{late}\n")
+    if args.profile:
+        sys.stderr.write(profile.text())
     return 0
 
 
@@ -104,9 +116,16 @@ def unread(tables: Path, reopen: Collection[dt.date]) -> Choose:
 
 
 class DayJob:
-    """Computes days; the session starts with the first one, so that a run with nothing to do starts none."""
+    """Computes days; Spark starts with the first one, so that a run with nothing to do does not."""
 
-    def __init__(self, data: Path, now: dt.datetime, objectives: Objectives | None, master: str) -> None:
+    def __init__(
+        self,
+        data: Path,
+        now: dt.datetime,
+        objectives: Objectives | None,
+        master: str,
+        profile: Profile | None = None,
+    ) -> None:
         """Describe the job.
 
         Args:
@@ -114,7 +133,9 @@ class DayJob:
             now: UTC; a day that it closes gets an extract.
             objectives: the objectives to compute tables for; None: write only extracts.
             master: where Spark runs.
+            profile: where steps are counted.
         """
+        self._profile = Profile() if profile is None else profile
         self._data = data
         self._now = now
         self._objectives = objectives
@@ -130,22 +151,26 @@ class DayJob:
         for kind, schema in SEGMENTS.items():
             check((path for path in around if path.parent.parent.name == kind), schema)
         if self._objectives is not None:
-            spark = session(master=self._master, quick=is_small(self._data, *KINDS))
-            for name, frame in self._tables(spark, which, self._objectives):
-                pq.write_table(frame.toArrow(), directory / f"{name}.parquet", compression="zstd")
-            spark.catalog.clearCache()
+            for name, rows in self._tables(around, which, self._objectives).items():
+                table = pa.Table.from_pylist(rows, schema=TABLES[name])
+                pq.write_table(table, directory / f"{name}.parquet", compression="zstd")
         if is_over(which, self._now):
             extracts.write(self._data, segments_of(self._data, which), METRICS, directory)
 
     def _tables(
-        self, spark: SparkSession, which: dt.date, objectives: Objectives
-    ) -> Iterator[tuple[str, DataFrame]]:
+        self, paths: Sequence[Path], which: dt.date, objectives: Objectives
+    ) -> dict[str, list[dict[str, Any]]]:
         begin_us = (which - dt.date(1970, 1, 1)).days * DAY_US
         over = Period(begin_us, begin_us + DAY_US, AROUND_US)
-        paths = [self._data / name for one in _around(which) for name in segments_of(self._data, one)]
-        inputs, now_us = read_segments(spark, paths), survey.micros(self._now)
-        sys.stderr.write(survey.notice(survey.apart(inputs, now_us)))
-        yield from day_tables(gold(survey.sift(inputs, now_us), over, objectives))
+        of = driver.segments(
+            {kind: [one for one in paths if one.parent.parent.name == kind] for kind in KINDS}
+        )
+        where = workers(self._master, of.rows_in(over.wide), self._profile)
+        now_us = survey.micros(self._now)
+        found = driver.surveyed(of, now_us, objectives.timeWindow.days, where)
+        sys.stderr.write(survey.notice(found.tables["apart"]))
+        made = driver.tables(of, found.events, over, now_us, objectives, where, plots=False)
+        return day_tables(made)
 
 
 def _around(day: dt.date) -> list[dt.date]:
@@ -153,19 +178,10 @@ def _around(day: dt.date) -> list[dt.date]:
     return [day + step * ONE_DAY for step in (-1, 0, 1)]
 
 
-def day_tables(computed: Gold) -> Iterator[tuple[str, DataFrame]]:
-    """Yield the stored tables of a day, rows in a fixed order."""
-    yield "sli_minutes", by_minute(computed.sli_counts)
-    for name in ("booked", "failovers", "failover_phases", "durability", "coverage"):
-        frame: DataFrame = getattr(computed, name)
-        yield name, frame.orderBy(*frame.columns[:3])
+def day_tables(computed: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the stored tables of a day, by their first three columns, unknown first."""
 
+    def key(names: Sequence[str]) -> Callable[[dict[str, Any]], list[tuple[bool, Any]]]:
+        return lambda row: [(row[name] is not None, row[name]) for name in names]
 
-def by_minute(counts: DataFrame) -> DataFrame:
-    """Add up the SLI_COUNTS table by minute: the finest that burn rates need, in the same columns."""
-    summed = (
-        counts.withColumn("ts", slice_of(F.col("ts"), MINUTE_US))
-        .groupBy("slo", "group", "ts")
-        .agg(*[F.sum(name).alias(name) for name in ("good", "bad", "unknown")])
-    )
-    return conform(summed, SLI_COUNTS, table="sli_minutes").orderBy("slo", "group", "ts")
+    return {name: sorted(computed[name], key=key(schema.names[:3])) for name, schema in TABLES.items()}

@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
-from slo_pipeline.jobs.gold import Gold, Period, headline
+from slo_pipeline.jobs.gold import Gold, headline
+from slo_pipeline.jobs.period import Period
 from slo_pipeline.objectives.model import Objectives, Slo
 from slo_pipeline.reports.values import model
 from slo_pipeline.reports.values.words import octets

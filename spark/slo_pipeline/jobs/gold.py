@@ -12,6 +12,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from slo_pipeline.jobs.period import Period
 from slo_pipeline.objectives.model import Objectives
 from slo_pipeline.schemas.segments import RESULTS
 from slo_pipeline.sources.segments import Inputs
@@ -30,9 +31,6 @@ from slo_pipeline.transforms.master_changes import elections, failovers, phases
 from slo_pipeline.transforms.master_changes.rollouts import KUBERNETES_EVENT
 from slo_pipeline.transforms.timing import US_PER_S, plus_us
 
-# How many stretches a series over the whole period has at most, about.
-STRETCHES_MAX: Final = 240
-STRETCH_STEPS_S: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400)
 # No plot has more points, however long the period and however often a canary sends.
 POINTS_MAX: Final = 5_000
 # Around a change of master, keep sends this far from its interval, in this many stretches plus one, so that
@@ -42,32 +40,6 @@ CLOSEUP_STRETCHES_MAX: Final = POINTS_MAX // len(RESULTS) - 1
 # Kubernetes stamps most of its Events with whole seconds, and tells what led to a change before it and after.
 KUBERNETES_AROUND_US: Final = 30 * US_PER_S
 CLOSEUP_KINDS: Final = ("RoleNotified", "HandshakeDone", "Truncated", "RoleChanged", "ElectionFailed")
-
-
-@dataclass(frozen=True)
-class Period:
-    """The half-open stretch of time that is reported on, microseconds, and its stretches' width.
-
-    Attributes:
-        around_us: how far beyond it is read, for a period that is cut out of a longer one: what crosses its
-            borders (a failover, a message's way back) is then judged as it is in the longer one.
-    """
-
-    start_us: int
-    end_us: int
-    around_us: int = 0
-
-    @property
-    def wide(self) -> "Period":
-        """Return the period widened by the margins that are read around it."""
-        return Period(self.start_us - self.around_us, self.end_us + self.around_us)
-
-    @property
-    def stretch_us(self) -> int:
-        """Return the width of a stretch: a round number of seconds, STRETCHES_MAX of them at most."""
-        span_s = (self.end_us - self.start_us) / US_PER_S
-        fitting = (step for step in STRETCH_STEPS_S if span_s / step <= STRETCHES_MAX)
-        return next(fitting, STRETCH_STEPS_S[-1]) * US_PER_S
 
 
 @dataclass(frozen=True)

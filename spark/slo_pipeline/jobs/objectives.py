@@ -6,42 +6,34 @@ overspent and too little was measured to judge one of them.
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from controller_core.command_line.output import add_output, show
 from slo_pipeline.jobs import gather, survey
-from slo_pipeline.jobs.gold import gold
 from slo_pipeline.jobs.inputs import directory, last_days
-from slo_pipeline.jobs.spark.session import session
+from slo_pipeline.jobs.profile import of_terminal
+from slo_pipeline.jobs.single_pass import burn, driver
+from slo_pipeline.jobs.single_pass.counts import of_table
+from slo_pipeline.jobs.single_pass.rows import coded, numbers, texts
 from slo_pipeline.objectives.file import load
 from slo_pipeline.objectives.model import Objectives
 from slo_pipeline.reports.values.measured import enough
 from slo_pipeline.schemas.tables import SLI_COUNTS
 from slo_pipeline.shell.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_UNKNOWN
 from slo_pipeline.shell.options import INPUT_HELP, add_bucket, add_master, add_objectives
-from slo_pipeline.sources.layout import ignored, ignored_text
-from slo_pipeline.sources.segments import (
-    KINDS,
-    InputError,
-    check_segments,
-    check_table,
-    has_segments,
-    is_small,
-    read_inputs,
-    read_table,
-)
-from slo_pipeline.transforms import burn
+from slo_pipeline.sources.layout import ignored, ignored_text, reading, segments
+from slo_pipeline.sources.segments import InputError, check_table, has_segments
 from slo_pipeline.transforms.budget import S_PER_DAY
 from slo_pipeline.transforms.clocks import latest_us
 from slo_pipeline.transforms.sli import CONTROLLERS
 from slo_pipeline.transforms.timing import US_PER_S
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 BURN_COLUMNS: Final = ("burn_1h", "burn_6h", "burn_1d", "burn_3d")
 STATUS_COLUMNS: Final = (
     *("slo", "group", "target_percent", "good", "bad", "unknown", "attained", "budget", "spent"),
@@ -82,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
             judged = _from_segments(data, objectives, args.master, survey.micros(now))
             status, pages = _rows(judged, objectives, wanted=args.pages)
     else:
-        judged = _from_tables(args.tables, objectives, args.master, survey.micros(now))
+        judged = _from_tables(args.tables, objectives, survey.micros(now))
         status, pages = _rows(judged, objectives, wanted=args.pages)
     sys.stderr.write(judged.notice)
     if args.pages:
@@ -102,54 +94,57 @@ class Judged(NamedTuple):
         notice: the rows set apart, as one line; empty without any.
     """
 
-    status: DataFrame
-    pages: DataFrame
+    status: Sequence[Row]
+    pages: Sequence[Row]
     groups: Sequence[str]
     notice: str
 
 
 def _rows(judged: Judged, objectives: Objectives, *, wanted: bool) -> tuple[Sequence[Row], Sequence[Row]]:
     """Compute the status, and the pages if they are wanted."""
-    status = gather.with_unmeasured(gather.rows(judged.status), judged.groups, objectives)
-    return status, gather.rows(judged.pages) if wanted else []
+    status = gather.with_unmeasured(judged.status, judged.groups, objectives)
+    return status, judged.pages if wanted else []
 
 
 def _from_segments(data: Path, objectives: Objectives, master: str, now_us: int) -> Judged:
-    check_segments(data, KINDS)
-    spark = session(master=master, quick=is_small(data, *KINDS))
-    found = survey.surveyed(read_inputs(spark, data), now_us, objectives.timeWindow.days, data)
-    tables = gold(found.inputs, found.over, objectives)
+    tables, over = driver.period_tables(data, objectives, now_us, master, of_terminal(), plots=False)
     groups = [
         row["group"]
-        for row in found.tables["known_groups"]
-        if row["last_ts"] is None or row["last_ts"] >= found.over.start_us
+        for row in tables["known_groups"]
+        if row["last_ts"] is None or row["last_ts"] >= over.start_us
     ]
-    return Judged(tables.slo_status, tables.pages, groups, survey.notice(found.tables["apart"]))
+    return Judged(tables["slo_status"], tables["pages"], groups, survey.notice(tables["apart"]))
 
 
-def _from_tables(tables: Path, objectives: Objectives, master: str, now_us: int) -> Judged:
+def _from_tables(tables: Path, objectives: Objectives, now_us: int) -> Judged:
     """Judge the last window of what `daily` made, for the objectives of the file that it had too."""
     if not has_segments(tables, "sli_minutes"):
         raise InputError(f"{tables}: holds no sli_minutes/day=*/*.parquet: run `slo-pipeline daily` first")
     check_table(tables, "sli_minutes", SLI_COUNTS)
     if strays := ignored(tables, ["sli_minutes"]):
         sys.stderr.write(f"slo-pipeline: {ignored_text(strays)}\n")
-    spark = session(master=master, quick=True)
-    kept = read_table(spark, tables, "sli_minutes", SLI_COUNTS).select(*SLI_COUNTS.names)
-    is_ahead = F.unix_micros("ts") > latest_us(now_us)
-    ahead = kept.where(is_ahead).select("group").distinct().collect()
-    kept = kept.where(~is_ahead)
-    newest = kept.agg(F.max(F.unix_micros("ts")).alias("us")).first()
-    if newest is None or newest["us"] is None:
+    kept = _minutes(tables)
+    at = numbers(kept, "ts")
+    is_ahead = at > latest_us(now_us)
+    ahead = set(texts(kept.filter(pa.array(is_ahead)), "group").used())
+    if is_ahead.all():
         raise InputError(f"{tables}: holds no minute until now")
-    since_us = newest["us"] - objectives.timeWindow.days * S_PER_DAY * US_PER_S
-    known = [slo.name for slo in objectives.slos]
-    counts = kept.where((F.unix_micros("ts") > since_us) & F.col("slo").isin(known)).localCheckpoint()
-    by_minute = burn.minutes(counts).localCheckpoint()
-    groups = {row["group"] for row in (*counts.select("group").distinct().collect(), *ahead)} - {CONTROLLERS}
-    notice = f"set apart minutes later than now of {', '.join(sorted(row['group'] for row in ahead))}\n"
-    status, fired = burn.status(counts, by_minute, objectives), burn.pages(by_minute, objectives)
-    return Judged(status, fired, sorted(groups), notice if ahead else "")
+    since_us = at[~is_ahead].max() - objectives.timeWindow.days * S_PER_DAY * US_PER_S
+    known = texts(kept, "slo").is_in(*[slo.name for slo in objectives.slos])
+    counts = of_table(kept.filter(pa.array(~is_ahead & (at > since_us) & known)))
+    status, fired = burn.status_and_pages(counts, objectives)
+    groups = {group for _, group in counts} | ahead
+    notice = f"set apart minutes later than now of {', '.join(sorted(ahead))}\n"
+    return Judged(status, fired, sorted(groups - {CONTROLLERS}), notice if ahead else "")
+
+
+def _minutes(tables: Path) -> pa.Table:
+    """Read SLI_COUNTS by minute, as `single_pass.rows` reads segments."""
+    found = [coded(pa.Table.from_batches([], SLI_COUNTS), SLI_COUNTS)]
+    for path in segments(tables, "sli_minutes"):
+        with reading(path):
+            found.append(coded(pq.ParquetFile(path).read(SLI_COUNTS.names), SLI_COUNTS))
+    return pa.concat_tables(found).unify_dictionaries()
 
 
 def answer(row: Row, objectives: Objectives) -> str:

@@ -16,17 +16,16 @@ import pyarrow.parquet as pq
 
 from slo_pipeline.jobs import gather, survey
 from slo_pipeline.jobs.days import closed_days, late_rows, late_segments
-from slo_pipeline.jobs.gold import gold
 from slo_pipeline.jobs.inputs import directory, last_days
-from slo_pipeline.jobs.spark.session import session
+from slo_pipeline.jobs.profile import Profile, of_terminal
+from slo_pipeline.jobs.single_pass import driver
 from slo_pipeline.objectives.file import load
 from slo_pipeline.objectives.model import Objectives
 from slo_pipeline.reports.files import outcome
 from slo_pipeline.reports.files.folder import write_pages
 from slo_pipeline.schemas import tables as gold_tables
-from slo_pipeline.shell.options import add_input, add_master, add_objectives, days
+from slo_pipeline.shell.options import add_input, add_master, add_objectives, add_profile, days
 from slo_pipeline.sources.extracts import Extracts, extracts_of
-from slo_pipeline.sources.segments import KINDS, check_segments, is_small, read_inputs
 
 WRITTEN: Final[Mapping[str, pa.Schema]] = {
     "sli_window": gold_tables.SLI_WINDOW,
@@ -91,6 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     survey.add_now(parser)
     add_master(parser)
+    add_profile(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -102,6 +102,7 @@ def run(args: argparse.Namespace) -> int:
         without = frozenset(late_segments(args.tables))
         extracts = extracts_of(args.tables, closed_days(args.tables))
     now = survey.now_of(args)
+    profile = of_terminal()
     needed = last_days(objectives.timeWindow.days, now.date(), without=extracts.days if extracts else ())
     with directory(args, choose=needed) as data:
         page = make(
@@ -115,7 +116,10 @@ def run(args: argparse.Namespace) -> int:
             without=without,
             extracts=extracts,
             summary=args.summary,
+            profile=profile,
         )
+    if args.profile:
+        sys.stderr.write(profile.text())
     sys.stdout.write(f"{page}\n")
     return 0
 
@@ -132,6 +136,7 @@ def make(
     without: Collection[str] = (),
     extracts: Extracts | None = None,
     summary: Path | None = None,
+    profile: Profile | None = None,
 ) -> Path:
     """Compute a report and write its pages, its summary and its tables.
 
@@ -147,6 +152,7 @@ def make(
             it was closed.
         extracts: the files to read for closed days instead of their segments.
         summary: where the outcome is written, if anywhere.
+        profile: where steps are counted.
 
     Returns:
         The page's path.
@@ -155,16 +161,15 @@ def make(
         InputError: the directory holds nothing to report on.
         SegmentUnusableError: a segment cannot be read.
     """
-    check_segments(source, KINDS, extracts)
-    spark = session(master=master, quick=is_small(source, *KINDS))
-    inputs = read_inputs(spark, source, without, extracts)
-    found = survey.surveyed(inputs, survey.micros(now), objectives.timeWindow.days, source)
-    collected = gather.collect(gold(found.inputs, found.over, objectives)) | found.tables
-    spark.catalog.clearCache()
-    made = replace(gather.report(collected, found.over, objectives, title), late_rows=late)
-    out.mkdir(parents=True, exist_ok=True)
-    write_tables(collected, out / "tables")
-    page = write_pages(made, out)
+    profile = of_terminal() if profile is None else profile
+    collected, over = driver.period_tables(
+        source, objectives, survey.micros(now), master, profile, without=without, extracts=extracts
+    )
+    with profile.step("page"):
+        made = replace(gather.report(collected, over, objectives, title), late_rows=late)
+        out.mkdir(parents=True, exist_ok=True)
+        write_tables(collected, out / "tables")
+        page = write_pages(made, out)
     if summary is not None:
         # Not renamed into its place: what Kubernetes reads when a container has ended is mounted there.
         summary.write_text(outcome.text(outcome.outcome(made, str(page))), encoding="ascii")

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from slo_pipeline.jobs.gather import rows
-from slo_pipeline.jobs.gold import Period
+from slo_pipeline.jobs.period import Period
 from slo_pipeline.reports.values.words import iso
 from slo_pipeline.schemas.segments import AHEAD_MAX_S
 from slo_pipeline.sources.segments import InputError, Inputs
@@ -155,11 +155,16 @@ def surveyed(inputs: Inputs, now_us: int, window_days: int, source: object) -> S
     over = period(found.timed, window_days)
     if over is not None:
         return Surveyed(kept, over, {"apart": set_apart, "known_groups": known_groups(found, set_apart)})
+    raise without_rows(set_apart, source)
+
+
+def without_rows(set_apart: list[dict[str, Any]], source: object) -> InputError:
+    """Return why an input without a credible row cannot be used."""
     if not set_apart:
-        raise InputError(f"{source}: its segments hold no rows")
+        return InputError(f"{source}: its segments hold no rows")
     count = sum(row["rows"] for row in set_apart)
     first_us = min(row["first_ts"] for row in set_apart)
-    raise InputError(
+    return InputError(
         f"{source}: the times of all {count} rows are later than now or before 2020, the first is "
         f"{iso(first_us)} UTC: set the clock, or name the time of the report by --now"
     )

@@ -105,6 +105,16 @@ FAILOVER_PHASES: Final = _schema(
     ("order", pa.string()),  # one of ORDERS
 )
 
+# Grain: one bad second of one group.
+BOOKED: Final = _schema(
+    ("group", pa.string()),
+    ("slice_start", TIMESTAMP_US),
+    ("failed", pa.int64()),
+    ("booking", pa.string()),  # one of BOOKINGS
+    ("failover_id", pa.string()),
+    ("detail", pa.string()),
+)
+
 # Grain: one thing that spent budget in one group.
 BUDGET: Final = _schema(
     ("group", pa.string()),

@@ -66,3 +66,8 @@ def add_master(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--master", default="local[*]", metavar="MASTER", help="Spark master (default: local[*])"
     )
+
+
+def add_profile(parser: argparse.ArgumentParser) -> None:
+    """Declare whether a job says where its time went."""
+    parser.add_argument("--profile", action="store_true", help="print where the time went to standard error")

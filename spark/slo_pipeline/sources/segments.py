@@ -39,7 +39,6 @@ __all__ = [
     "one_per_event",
     "read_inputs",
     "read_segments",
-    "read_table",
 ]
 
 
@@ -155,11 +154,6 @@ def check_table(directory: Path, table: str, schema: pa.Schema) -> None:
         SegmentUnusableError: one line.
     """
     check(segments(directory, table), schema)
-
-
-def read_table(spark: SparkSession, directory: Path, table: str, schema: pa.Schema) -> DataFrame:
-    """Read a table that `daily` keeps, after `check_table`."""
-    return _parquet(spark, struct_type(schema), segments(directory, table))
 
 
 def read_segments(spark: SparkSession, paths: Sequence[Path]) -> Inputs:

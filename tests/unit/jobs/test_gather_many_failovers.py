@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slo_pipeline.jobs.gather import Row, report
-from slo_pipeline.jobs.gold import Period
+from slo_pipeline.jobs.period import Period
 from slo_pipeline.objectives.file import load
 from slo_pipeline.reports.files.folder import write_pages
 from slo_pipeline.reports.page.incidents import LISTED_MAX

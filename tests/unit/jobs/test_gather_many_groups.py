@@ -3,7 +3,7 @@
 import time
 
 from slo_pipeline.jobs.gather import report
-from slo_pipeline.jobs.gold import Period
+from slo_pipeline.jobs.period import Period
 from slo_pipeline.objectives.file import load
 
 GROUPS = 2_000

@@ -5,7 +5,7 @@ import datetime as dt
 
 import pytest
 
-from slo_pipeline.jobs.gold import Period
+from slo_pipeline.jobs.period import Period
 from slo_pipeline.jobs.survey import DAY_US, Span, Survey, add_now, known_groups, micros, now_of, period
 from slo_pipeline.schemas.segments import AHEAD_MAX_S
 from slo_pipeline.transforms.clocks import latest_us

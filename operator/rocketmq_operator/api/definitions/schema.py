@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from rocketmq_operator.api.base import INT_OR_STRING_KEY, rules_of
+from rocketmq_operator.api.base import INT_OR_STRING_KEY, PRESERVED_KEY, rules_of
 from rocketmq_operator.api.rules import VALIDATIONS_KEY
 
 Json = dict[str, Any]
@@ -76,7 +76,9 @@ def _node(schema: Json, definitions: Json, rules: dict[str, list[dict[str, str]]
 
 
 def _object_node(node: Json, schema: Json, definitions: Json, rules: dict[str, list[dict[str, str]]]) -> None:
-    if "properties" in schema:
+    if PRESERVED_KEY in schema:
+        node.pop("additionalProperties", None)
+    elif "properties" in schema:
         node.pop("additionalProperties", None)
         node["properties"] = {
             name: _node(value, definitions, rules) for name, value in schema["properties"].items()

@@ -28,6 +28,7 @@ from rocketmq_operator.plan.common.java import JAVA_RUN, java_options
 from rocketmq_operator.plan.common.objects import Json, Owner, belonging_labels, child, selector_labels
 from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.properties import properties
+from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
 
 CONTROLLER: Final = "controller"
 """Component of the controllers' objects."""
@@ -152,7 +153,8 @@ def controller_set(owner: Owner, spec: RocketMQClusterSpec, replicas: int, hosts
     labels = selector | belonging_labels(owner.name)
     pod = _controller_pod(spec, name, names.token_secret(owner.name), selector)
     pod["hostAliases"] = parts.host_aliases(hosts)
-    template_ = pod_template(labels, digest(controller_conf(owner), _CONTROLLER_START), pod)
+    configuration = digest(controller_conf(owner), _CONTROLLER_START)
+    template = shaped(pod_template(labels, configuration, pod), controller_shape(spec))
     return child(
         owner,
         "StatefulSet",
@@ -166,7 +168,7 @@ def controller_set(owner: Owner, spec: RocketMQClusterSpec, replicas: int, hosts
             "updateStrategy": {"type": "OnDelete"},
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Delete"},
             "selector": {"matchLabels": selector},
-            "template": template_,
+            "template": template,
             "volumeClaimTemplates": [
                 parts.claim_template(
                     spec.controllers.storage.size,
@@ -217,6 +219,22 @@ def _controller_pod(spec: RocketMQClusterSpec, name: str, secret: str, selector:
     return parts.with_placement(pod, Placement(), selector)
 
 
+def controller_shape(spec: RocketMQClusterSpec) -> PodShape:
+    """Return a person's wishes for the controllers' pods."""
+    return PodShape("spec.controllers.pod", spec.controllers.pod, spec.controllers.pod_override)
+
+
+def name_server_shape(spec: RocketMQClusterSpec) -> PodShape:
+    """Return a person's wishes for the name servers' pods."""
+    return PodShape(
+        "spec.nameServers.pod", spec.name_servers.pod, spec.name_servers.pod_override, spec.name_servers.jvm
+    )
+
+
+def _name_server_options(spec: RocketMQClusterSpec) -> str:
+    return java_options(spec.name_servers.resources, spec.name_servers.jvm, "spec.nameServers.jvm")
+
+
 def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
     name = names.name_servers(owner.name)
     selector = selector_labels(NAME_SERVER, owner.name)
@@ -228,7 +246,7 @@ def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
         spec.rocketmq_image,
         ["/bin/sh", f"{names.CONFIG_PATH}/start.sh"],
         ports,
-        env=[{"name": "JAVA_OPT_EXT", "value": java_options(spec.name_servers.resources)}],
+        env=[{"name": "JAVA_OPT_EXT", "value": _name_server_options(spec)}],
         resources=parts.resources(spec.name_servers.resources),
         startupProbe=parts.tcp_probe(
             names.NAME_SERVER_PORT, failures_max=parts.STARTUP_FAILURES_MAX, period_s=1
@@ -244,6 +262,8 @@ def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
         "containers": [container],
         "volumes": parts.volumes(name),
     }
+    configuration = digest(conf, _NAME_SERVER_START)
+    template = pod_template(labels, configuration, parts.with_placement(pod, Placement(), selector))
     stateful_set = child(
         owner,
         "StatefulSet",
@@ -254,9 +274,7 @@ def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
             "replicas": spec.name_servers.replicas,
             "podManagementPolicy": "Parallel",
             "selector": {"matchLabels": selector},
-            "template": pod_template(
-                labels, digest(conf, _NAME_SERVER_START), parts.with_placement(pod, Placement(), selector)
-            ),
+            "template": shaped(template, name_server_shape(spec)),
         },
     )
     files = {"namesrv.conf": conf, "start.sh": _NAME_SERVER_START}

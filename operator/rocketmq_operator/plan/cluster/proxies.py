@@ -38,6 +38,7 @@ from rocketmq_operator.plan.common.objects import (
 )
 from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
+from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
 
 PROXY: Final = "proxy"
 """Component of the proxies' objects."""
@@ -96,9 +97,14 @@ def proxy_deployment(owner: Owner, spec: RocketMQClusterSpec, hosts: Mapping[str
             # One that serves goes when another one does: a single proxy is replaced without a gap.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "selector": {"matchLabels": selector},
-            "template": pod_template(labels, digest(conf, _START), pod),
+            "template": shaped(pod_template(labels, digest(conf, _START), pod), proxy_shape(spec)),
         },
     )
+
+
+def proxy_shape(spec: RocketMQClusterSpec) -> PodShape:
+    """Return a person's wishes for the proxies' pods."""
+    return PodShape("spec.proxy.pod", spec.proxy.pod, spec.proxy.pod_override, spec.proxy.jvm)
 
 
 def _pod(spec: RocketMQClusterSpec, name: str, hosts: Mapping[str, str]) -> Json:
@@ -108,7 +114,12 @@ def _pod(spec: RocketMQClusterSpec, name: str, hosts: Mapping[str, str]) -> Json
         spec.rocketmq_image,
         ["/bin/sh", f"{names.CONFIG_PATH}/start.sh"],
         _CLUSTER_PORTS | {"metrics": names.PROXY_METRICS_PORT},
-        env=[{"name": "JAVA_OPT_EXT", "value": java_options(spec.proxy.resources)}],
+        env=[
+            {
+                "name": "JAVA_OPT_EXT",
+                "value": java_options(spec.proxy.resources, spec.proxy.jvm, "spec.proxy.jvm"),
+            }
+        ],
         resources=parts.resources(spec.proxy.resources),
         startupProbe=parts.tcp_probe(port, failures_max=parts.STARTUP_FAILURES_MAX, period_s=1),
         livenessProbe=parts.tcp_probe(port, period_s=10),

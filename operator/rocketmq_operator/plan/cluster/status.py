@@ -14,9 +14,11 @@ from rocketmq_operator.plan.cluster.listeners import (
     listeners_finding,
 )
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
+from rocketmq_operator.plan.cluster.observed_pods import pod_refusal
 from rocketmq_operator.plan.cluster.trouble import cluster_troubles
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import ResourcePlan
+from rocketmq_operator.plan.common.shaping.shaped import REFUSED, accepted_finding
 from rocketmq_operator.plan.pods.member_trouble import MemberTrouble
 from rocketmq_operator.plan.pods.progress import (
     observed_generation,
@@ -56,6 +58,7 @@ def cluster_status(observed: ObservedCluster, plan: ResourcePlan) -> RocketMQClu
         *works_for,
         progressing(plan, troubles, works_for),
         _version_finding(observed.spec.version),
+        accepted_finding(pod_refusal(observed)),
         paused_finding(paused=observed.spec.paused),
     ]
     conditions = merge_findings(
@@ -93,7 +96,9 @@ def _cluster_ready(
     controllers, name_servers = ready
     if observed.spec.paused and observed.controllers is None:
         return make_finding("Ready", holds=None, reason="Paused", message="spec.paused is true")
-    if plan.wait is not None and plan.wait.reason not in {"Paused", *CHANGES}:
+    has_leader = observed.controllers is not None and bool(observed.controllers.leader)
+    harmless = {"Paused", *CHANGES, *([REFUSED] if has_leader else [])}
+    if plan.wait is not None and plan.wait.reason not in harmless:
         return make_finding("Ready", holds=False, reason=plan.wait.reason, message=plan.wait.message)
     if observed.controllers is None or not observed.controllers.leader:
         text = with_causes("no controller knows of a leader", troubles)

@@ -1,12 +1,15 @@
 """The plan of a RocketMQCluster: make its children what the spec says, and remove what it no longer asks for.
 
+If the operator refuses the pods of the spec (`observed_pods`), it changes none of that: it applies no part of
+a spec without the others.
+
 That covers the Services of deleted pods, and all objects of proxies and route fronts without use. Pods
 that an earlier spec broke are replaced before anything that may have to wait
 (`controller_rolling.replace_broken`). Membership of the controllers comes last (`controller_members`, then
 `controller_rolling`): it may wait for long, and nothing else has to wait with it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rocketmq_operator.api.names import COMPONENT_LABEL
@@ -25,6 +28,7 @@ from rocketmq_operator.plan.cluster.listeners import (
     route_front_deployment,
 )
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
+from rocketmq_operator.plan.cluster.observed_pods import known_addresses, pod_refusal
 from rocketmq_operator.plan.cluster.proxies import PROXY, hosts_needed, proxy_children, proxy_deployment
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import (
@@ -35,7 +39,7 @@ from rocketmq_operator.plan.common.actions import (
     first_until_wait,
 )
 from rocketmq_operator.plan.common.claimed_names import names_of_cluster
-from rocketmq_operator.plan.common.objects import Json, ObjectKey, belongs_to, cluster_ip, key_of
+from rocketmq_operator.plan.common.objects import Json, ObjectKey, belongs_to, key_of
 from rocketmq_operator.plan.common.ownership import why_name_is_taken
 from rocketmq_operator.plan.common.parts import with_live_claim_templates
 from rocketmq_operator.plan.common.waits import PAUSED, unknown_address
@@ -57,6 +61,15 @@ def cluster_plan(observed: ObservedCluster) -> ResourcePlan:
         wait := why_name_is_taken(owner, names_of_cluster(owner.name, spec), known, observed.name_lookup)
     ) is not None:
         return ResourcePlan((), wait)
+    if (refused := pod_refusal(observed)) is not None:
+        return first_until_wait(
+            (
+                replace_broken(observed),
+                _replace_broken_name_servers(observed),
+                _free_lost_controllers(observed),
+                ResourcePlan((), refused),
+            )
+        )
     members = next_change(observed)
     peers = listed_peer_count(observed, members.replicas)
     wanted = (
@@ -87,7 +100,7 @@ def _controller_set(observed: ObservedCluster, replicas: int) -> ResourcePlan:
     Pods made without them would be replaced at once.
     """
     owner = observed.owner
-    hosts = _known_addresses(observed, names.controller_hosts(owner.name, owner.namespace))
+    hosts = known_addresses(observed, names.controller_hosts(owner.name, owner.namespace))
     if (wait := unknown_address(hosts)) is not None:
         return ResourcePlan((), wait)
     body = controller_set(owner, observed.spec, replicas, hosts)
@@ -127,7 +140,7 @@ def _proxies(observed: ObservedCluster) -> ResourcePlan:
     key = ObjectKey("Deployment", names.proxies(owner.name))
     if key not in observed.children and not observed.brokers_ready:
         return NO_STEPS
-    hosts = _known_addresses(observed, hosts_needed(owner, spec))
+    hosts = known_addresses(observed, hosts_needed(owner, spec))
     if (wait := unknown_address(hosts)) is not None:
         return ResourcePlan((), wait)
     return child_steps(owner, [proxy_deployment(owner, spec, hosts)], observed.children)
@@ -138,17 +151,11 @@ def _route_fronts(observed: ObservedCluster) -> ResourcePlan:
     owner, spec = observed.owner, observed.spec
     if not spec.listeners:
         return NO_STEPS
-    hosts = _known_addresses(observed, hosts_needed(owner, spec))
+    hosts = known_addresses(observed, hosts_needed(owner, spec))
     if (wait := unknown_address(hosts)) is not None:
         return ResourcePlan((), wait)
     wanted = [route_front_deployment(owner, spec, listener, hosts) for listener in spec.listeners]
     return child_steps(owner, wanted, observed.children)
-
-
-def _known_addresses(observed: ObservedCluster, hosts: Iterable[str]) -> dict[str, str]:
-    """Return ClusterIP by DNS name of a pod; empty until one exists."""
-    services = {host: observed.children.get(ObjectKey("Service", names.pod_of(host))) for host in hosts}
-    return {host: "" if live is None else cluster_ip(live) for host, live in services.items()}
 
 
 def _leftovers(observed: ObservedCluster, wanted: Sequence[Json]) -> ResourcePlan:

@@ -3,8 +3,10 @@
 from typing import Final
 
 from rocketmq_operator.api.common import Resources
+from rocketmq_operator.api.pods.jvm import GarbageCollector, Jvm
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import quantity
+from rocketmq_operator.plan.common.shaping.override import PodRefusedError
 
 JAVA_RUN: Final = """# The public start scripts do not pass signals on, \
 and process 1 ignores those that it has no handler for.
@@ -27,13 +29,58 @@ The script ends with `exit "$code"`: the kubelet tells by it whether the process
 """
 
 
-def java_options(wanted: Resources) -> str:
-    """Return the JVM's options: half of the memory for the heap, a quarter for direct buffers.
+_DEFAULT_PARTS: Final = {"heap": 2, "directMemory": 4}
+"""Part of the memory: a half, a quarter."""
+
+
+def java_options(wanted: Resources, jvm: Jvm | None = None, path: str = "spec.jvm") -> str:
+    """Return the JVM's options: by default half of the memory for the heap, a quarter for direct buffers.
 
     They come last in the public start scripts and so win over their fixed eight gigabytes.
+
+    Args:
+        wanted: CPU and memory of the container.
+        jvm: a person's settings.
+        path: where these are in the resource.
+
+    Raises:
+        PodRefusedError: heap and direct buffers together need more than the memory.
     """
-    mebibytes = int((quantity(wanted.memory) or 0) / 2**20)
-    return (
-        f"-Xms{mebibytes // 2}m -Xmx{mebibytes // 2}m -XX:MaxDirectMemorySize={mebibytes // 4}m "
-        f"-Duser.home={names.SCRATCH_PATH}"
-    )
+    jvm = jvm or Jvm()
+    memory = int((quantity(wanted.memory) or 0) / 2**20)
+    heap = _mebibytes(jvm.heap, memory, _DEFAULT_PARTS["heap"])
+    direct = _mebibytes(jvm.direct_memory, memory, _DEFAULT_PARTS["directMemory"])
+    if heap + direct > memory:
+        raise PodRefusedError(
+            f"{path} needs {heap} MiB of heap and {direct} MiB of direct memory: "
+            f"more than the {memory} MiB of resources.memory"
+        )
+    sizes = f"-Xms{heap}m -Xmx{heap}m -XX:MaxDirectMemorySize={direct}m -Duser.home={names.SCRATCH_PATH}"
+    return " ".join([sizes, *_collector_options(jvm.collector), *(jvm.options or ())])
+
+
+def _mebibytes(text: str | None, memory: int, default_part: int) -> int:
+    if text is None:
+        return memory // default_part
+    if text.endswith("%"):
+        return memory * int(text.removesuffix("%")) // 100
+    return int((quantity(text) or 0) / 2**20)
+
+
+def _collector_options(collector: GarbageCollector | None) -> list[str]:
+    """Return the options that choose a collector over the one of the start scripts.
+
+    Why the others are switched off: a JVM with two collectors does not start. Java 8 has one that later
+    versions do not know.
+    """
+    if collector is None:
+        return []
+    off = [f"-XX:-{flag}" for flag in ("UseConcMarkSweepGC", *_FLAGS.values()) if flag != _FLAGS[collector]]
+    return ["-XX:+IgnoreUnrecognizedVMOptions", *off, f"-XX:+{_FLAGS[collector]}"]
+
+
+_FLAGS: Final = {
+    GarbageCollector.G1: "UseG1GC",
+    GarbageCollector.PARALLEL: "UseParallelGC",
+    GarbageCollector.SERIAL: "UseSerialGC",
+}

@@ -8,11 +8,11 @@ Source: Kubernetes "Pod Security Standards", restricted.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Final
 
-from rocketmq_operator.api.common import Placement, Resources, Spread
+from rocketmq_operator.api.common import Placement, Resources, Spread, Toleration
 from rocketmq_operator.api.names import CONFIG_HASH_ANNOTATION
 from rocketmq_operator.plan.common.names import CONFIG_PATH, DATA_VOLUME, SCRATCH_PATH, STORE_PATH
 from rocketmq_operator.plan.common.objects import Json, Live, Owner, child, quantity
@@ -155,15 +155,16 @@ def with_placement(pod: Json, placement: Placement, labels: Mapping[str, str]) -
     if placement.node_selector:
         result["nodeSelector"] = dict(placement.node_selector)
     if placement.tolerations:
-        result["tolerations"] = [
-            {
-                key: value
-                for key, value in one.model_dump(by_alias=True, exclude_none=True).items()
-                if value != ""
-            }
-            for one in placement.tolerations
-        ]
+        result["tolerations"] = tolerations(placement.tolerations)
     return result
+
+
+def tolerations(given: Iterable[Toleration]) -> list[Json]:
+    """Return tolerations as a pod has them: without fields that say nothing."""
+    return [
+        {key: value for key, value in one.model_dump(by_alias=True, exclude_none=True).items() if value != ""}
+        for one in given
+    ]
 
 
 def disruption_budget(

@@ -33,6 +33,7 @@ from rocketmq_operator.plan.common.objects import (
 from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.properties import plain_settings, properties
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
+from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
 from rocketmq_operator.plan.group.companion import (
     HELD_AFTER_S,
     companion,
@@ -270,7 +271,7 @@ def broker_set(
         broker_ports(cluster) | {"ha": names.BROKER_HA_PORT, "metrics": names.BROKER_METRICS_PORT},
         env=[
             *parts.pod_name_environment(),
-            {"name": "JAVA_OPT_EXT", "value": f"{java_options(spec.resources)} {_CONNECT_OPTION}"},
+            {"name": "JAVA_OPT_EXT", "value": f"{java_options(spec.resources, spec.jvm)} {_CONNECT_OPTION}"},
         ],
         resources=parts.resources(spec.resources),
         startupProbe=parts.tcp_probe(names.BROKER_PORT, failures_max=parts.STARTUP_FAILURES_MAX, period_s=5),
@@ -347,6 +348,8 @@ def _stateful_set(
     selector = selector_labels(component, owner.name)
     labels = _labels(owner, spec, component)
     apart_from = belonging_labels(spec.cluster, owner.name)
+    shape = broker_shape(spec) if component == BROKER else log_shape(spec)
+    template = pod_template(labels, configuration, parts.with_placement(pod, spec.placement, apart_from))
     when_deleted = "Delete" if spec.deletion_policy is DeletionPolicy.DELETE else "Retain"
     return child(
         owner,
@@ -360,14 +363,22 @@ def _stateful_set(
             "updateStrategy": {"type": "OnDelete"},
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": "Retain"},
             "selector": {"matchLabels": selector},
-            "template": pod_template(
-                labels, configuration, parts.with_placement(pod, spec.placement, apart_from)
-            ),
+            "template": shaped(template, shape),
             "volumeClaimTemplates": [
                 parts.claim_template(spec.storage.size, spec.storage.storage_class_name, apart_from)
             ],
         },
     )
+
+
+def broker_shape(spec: BrokerGroupSpec) -> PodShape:
+    """Return a person's wishes for the brokers' pods."""
+    return PodShape("spec.pod", spec.pod, spec.pod_override, spec.jvm)
+
+
+def log_shape(spec: BrokerGroupSpec) -> PodShape:
+    """Return a person's wishes for the log replicas' pods."""
+    return PodShape("spec.logPod", spec.log_pod, spec.log_pod_override)
 
 
 def _labels(owner: Owner, spec: BrokerGroupSpec, component: str) -> dict[str, str]:

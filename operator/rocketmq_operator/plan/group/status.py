@@ -22,9 +22,11 @@ from rocketmq_operator.api.broker_group import (
 from rocketmq_operator.api.conditions import Finding, make_finding, merge_findings
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import ResourcePlan
+from rocketmq_operator.plan.common.shaping.shaped import REFUSED, accepted_finding
 from rocketmq_operator.plan.group.children import broker_selector, member_names
 from rocketmq_operator.plan.group.failovers import record_name
 from rocketmq_operator.plan.group.observed import ObservedGroup, ReportedMember
+from rocketmq_operator.plan.group.observed_pods import pod_refusal
 from rocketmq_operator.plan.group.takeover import server_of
 from rocketmq_operator.plan.group.trouble import group_troubles
 from rocketmq_operator.plan.pods.member_trouble import MemberTrouble
@@ -58,6 +60,7 @@ def group_status(observed: ObservedGroup, plan: ResourcePlan) -> BrokerGroupStat
         *works_for,
         progressing(plan, troubles, [*works_for, metadata]),
         metadata,
+        accepted_finding(pod_refusal(observed)),
         paused_finding(paused=observed.spec.paused),
     ]
     conditions = merge_findings(
@@ -116,6 +119,8 @@ def _group_ready(
 ) -> Finding:
     wait = plan.wait
     if wait is not None and wait.reason in {"NoCluster", "NameTaken", "ScaleInRefused"}:
+        return make_finding("Ready", holds=False, reason=wait.reason, message=wait.message)
+    if wait is not None and wait.reason == REFUSED and not observed.pods:
         return make_finding("Ready", holds=False, reason=wait.reason, message=wait.message)
     if not observed.controllers_answered:
         text = with_causes("no controller answers: roles are those that were last known", troubles)

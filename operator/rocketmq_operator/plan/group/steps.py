@@ -17,6 +17,9 @@
 11. volumes: the operator expands claims smaller than the spec, last because a storage class may refuse for
     ever.
 
+If the operator refuses the pods of the spec (`observed_pods`), it serves the addresses that exist and skips
+2, 6, 7 and 8: it applies no part of a spec without the others.
+
 A concern that waits stops those after it. Records are an exception: they come even while something waits,
 because they change nothing. Nothing is remembered between two looks.
 """
@@ -46,7 +49,6 @@ from rocketmq_operator.plan.common.waits import PAUSED, no_address, unknown_addr
 from rocketmq_operator.plan.group.children import (
     broker_set,
     fixed_children,
-    hosts_needed,
     log_replica_set,
     member_names,
     member_service,
@@ -54,6 +56,7 @@ from rocketmq_operator.plan.group.children import (
 from rocketmq_operator.plan.group.failovers import record_steps
 from rocketmq_operator.plan.group.listeners import listener_services
 from rocketmq_operator.plan.group.observed import ObservedGroup
+from rocketmq_operator.plan.group.observed_pods import known_hosts, pod_refusal
 from rocketmq_operator.plan.group.rolling import hand_over, replace_broken, roll
 from rocketmq_operator.plan.group.slices import all_members, endpoint_slice_moves, endpoint_slices
 from rocketmq_operator.plan.group.switchover import switchover
@@ -82,6 +85,13 @@ def group_plan(observed: ObservedGroup) -> ResourcePlan:
 
 def _concerns(observed: ObservedGroup) -> Iterator[ResourcePlan]:
     yield _names(observed)
+    if (refused := pod_refusal(observed)) is not None:
+        yield endpoint_slices(observed)
+        yield replace_broken(observed)
+        yield switchover(observed)
+        yield _free_lost_members(observed)
+        yield ResourcePlan((), refused)
+        return
     yield _services(observed)
     yield endpoint_slices(observed)
     yield _configuration(observed)
@@ -138,15 +148,7 @@ def _configuration(observed: ObservedGroup) -> ResourcePlan:
 
 def _wait_for_addresses(observed: ObservedGroup) -> ResourcePlan:
     """Wait for addresses that are not known yet: a pod made without them would be replaced at once."""
-    return ResourcePlan((), unknown_address(_known_hosts(observed)))
-
-
-def _known_hosts(observed: ObservedGroup) -> dict[str, str]:
-    """Return ClusterIP by DNS name of all that members are configured with; empty until one exists."""
-    if observed.cluster is None:
-        return {}
-    hosts = hosts_needed(observed.owner, observed.spec, observed.cluster)
-    return {host: observed.cluster_addresses.get(names.pod_of(host), "") for host in hosts}
+    return ResourcePlan((), unknown_address(known_hosts(observed)))
 
 
 def _free_lost_members(observed: ObservedGroup) -> ResourcePlan:
@@ -166,7 +168,7 @@ def _free_lost_members(observed: ObservedGroup) -> ResourcePlan:
 
 def _pod_templates(observed: ObservedGroup) -> ResourcePlan:
     """Give the StatefulSets that exist the pods of the spec, at the size that they have."""
-    known = unknown_address(_known_hosts(observed)) is None
+    known = unknown_address(known_hosts(observed)) is None
     return _sets(observed, _sizes(observed)) if known else NO_STEPS
 
 
@@ -193,7 +195,7 @@ def _sets(observed: ObservedGroup, sizes: Mapping[str, int]) -> ResourcePlan:
     """Bring these StatefulSets to these sizes, and to the pods of the spec."""
     if observed.cluster is None:
         return NO_STEPS
-    hosts, kept = _known_hosts(observed), []
+    hosts, kept = known_hosts(observed), []
     for set_name, size in sizes.items():
         made = broker_set if set_name == observed.owner.name else log_replica_set
         body = made(observed.owner, observed.spec, observed.cluster, size, hosts)

@@ -16,6 +16,7 @@ from typing import Final
 
 from rocketmq_operator.api.conditions import Finding, make_finding
 from rocketmq_operator.plan.common.actions import ResourcePlan, Wait
+from rocketmq_operator.plan.common.shaping.shaped import REFUSED
 from rocketmq_operator.plan.pods.member_trouble import MemberTrouble, describe_troubles, with_cause
 
 _NOT_OURS: Final = frozenset({"NotAsked", "NotCompared"})
@@ -67,8 +68,11 @@ def with_causes(text: str, troubles: Iterable[MemberTrouble], members: Iterable[
 def reason_column(ready: Finding, plan: ResourcePlan, troubles: Sequence[MemberTrouble]) -> str:
     """Return the text of the column REASON: why the resource is not ready.
 
-    If a pod is the cause or the resource is ready, it is the pod's trouble.
+    If a pod is the cause or the resource is ready, it is the pod's trouble. A resource that is ready shows a
+    refusal of its pods first.
     """
+    if ready.status == "True" and plan.wait is not None and plan.wait.reason == REFUSED:
+        return plan.wait.reason
     if ready.status == "True":
         return _first_reason(plan, [one for one in troubles if one.trouble.reason != "RollingOut"]) or ""
     causes = with_cause(troubles)

@@ -71,17 +71,26 @@ def main_runs(pod: Live) -> bool:
     status = pod.get("status", {})
     if _unscheduled(status) is not None:
         return False
-    main = status.get("containerStatuses", [])
-    if not main:
+    main = _main_status(pod)
+    if main is None:
         return bool(status.get("phase") != "Pending")
-    state: Json = main[0].get("state", {})
+    state: Json = main.get("state", {})
     return "running" in state
 
 
 def main_answers(pod: Live) -> bool:
     """Tell whether the main container passes its readiness probe; a broker's opens its port."""
-    main = pod.get("status", {}).get("containerStatuses", [])
-    return bool(main) and bool(main[0].get("ready"))
+    main = _main_status(pod)
+    return main is not None and bool(main.get("ready"))
+
+
+def _main_status(pod: Live) -> Json | None:
+    """Return the status of the first container of the spec; the kubelet sorts statuses by name."""
+    statuses: list[Json] = pod.get("status", {}).get("containerStatuses", [])
+    name = next((one["name"] for one in pod.get("spec", {}).get("containers", [])), None)
+    if name is None:
+        return next(iter(statuses), None)
+    return next((one for one in statuses if one.get("name") == name), None)
 
 
 def trouble_of(pod: Live) -> PodTrouble | None:

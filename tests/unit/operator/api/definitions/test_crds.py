@@ -1,5 +1,6 @@
 """The definitions: the files in the tree are what the models say, and Kubernetes can take them."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import yaml
 
 from project_tools import kind_page
 from rocketmq_operator import cli
+from rocketmq_operator.api.base import PRESERVED_KEY
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
@@ -22,11 +24,13 @@ Json = dict[str, Any]
 DEFINITIONS = {
     definition["spec"]["names"]["kind"]: definition for definition in custom_resource_definitions()
 }
+ANNOTATIONS_BYTES_MAX = 262_144
+"""Source: Kubernetes 1.34 apimachinery/pkg/api/validation/objectmeta.go, TotalAnnotationSizeLimitB."""
 ALLOWED = {
     "type", "format", "description", "default", "properties", "required", "items", "additionalProperties",
     "enum", "x-kubernetes-int-or-string", "pattern", "minimum", "maximum", "minLength", "maxLength",
     "minItems", "maxItems", "minProperties", "maxProperties",
-    VALIDATIONS_KEY, "x-kubernetes-list-type", "x-kubernetes-list-map-keys",
+    VALIDATIONS_KEY, "x-kubernetes-list-type", "x-kubernetes-list-map-keys", PRESERVED_KEY,
 }  # fmt: skip
 
 
@@ -71,11 +75,25 @@ def test_the_page_has_each_field_of_each_kind_with_its_default_and_its_bounds() 
         replicas == "| `replicas` | whole number, from 1, to 7 | `2` | Brokers: those that can be master. |"
     )
     fields = [field for row in rows if row.startswith("| `") for field in row.split("|")[1:2]]
-    assert len(fields) == sum(
-        len(list(kind_page.fields(_schema(kind)["properties"][part])))
-        for kind in DEFINITIONS
-        for part in ("spec", "status")
-    )
+    tables = [_schema(kind)["properties"][part] for kind in DEFINITIONS for part in ("spec", "status")]
+    tables += kind_page.shared_schemas().values()
+    assert len(fields) == sum(len(list(kind_page.fields(table))) for table in tables)
+
+
+def test_settings_of_pods_are_the_same_wherever_they_are() -> None:
+    found = {"pod": set[str](), "podOverride": set[str]()}
+    for kind in DEFINITIONS:
+        for path, node in _nodes(_schema(kind)["properties"]["spec"], kind):
+            name = path.rpartition(".")[2].replace("logPod", "pod")
+            if name in found:
+                found[name].add(json.dumps({**node, "description": ""}, sort_keys=True))
+    assert [len(one) for one in found.values()] == [1, 1]
+
+
+@pytest.mark.parametrize("kind", DEFINITIONS)
+def test_a_definition_is_small_enough_for_kubectl_apply(kind: str) -> None:
+    text = json.dumps(DEFINITIONS[kind], separators=(",", ":"))
+    assert len(text) < ANNOTATIONS_BYTES_MAX * 3 // 4, "kubectl keeps all of it in an annotation"
 
 
 @pytest.mark.parametrize("node", ALL_NODES)
@@ -92,6 +110,8 @@ def test_each_node_is_structural_documented_and_bounded(node: Json) -> None:
             assert "maxItems" in node
         case "object":
             assert "properties" in node or "maxProperties" in node
+            if PRESERVED_KEY in node:
+                assert "additionalProperties" not in node
         case "integer":
             assert node["format"] == "int64"
         case "number":
@@ -113,7 +133,7 @@ def test_each_field_says_what_it_is_for(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", DEFINITIONS)
-def test_lists_of_objects_are_keyed(kind: str) -> None:
+def test_lists_of_objects_are_keyed_or_one_value(kind: str) -> None:
     plain = [
         path
         for path, node in _nodes(_schema(kind), kind)
@@ -121,7 +141,10 @@ def test_lists_of_objects_are_keyed(kind: str) -> None:
         and node["items"]["type"] == "object"
         and "x-kubernetes-list-map-keys" not in node
     ]
-    assert plain == ([f"{kind}.spec.placement.tolerations"] if kind == "BrokerGroup" else [])
+    whole = {"tolerations", "topologySpreadConstraints", "items", "matchExpressions"}
+    assert [path for path in plain if path.rpartition(".")[2] not in whole and ".affinity." not in path] == []
+    nodes = dict(_nodes(_schema(kind), kind))
+    assert {nodes[path]["x-kubernetes-list-type"] for path in plain} <= {"atomic"}
 
 
 @pytest.mark.parametrize("kind", DEFINITIONS)

@@ -103,6 +103,20 @@ def test_a_pod_that_is_ready_has_no_trouble_whatever_was_before() -> None:
     assert parse_pod(status).trouble is None
 
 
+@pytest.mark.parametrize("order", [1, -1], ids=["first", "last"])
+def test_the_main_container_is_the_first_of_the_spec_wherever_its_status_stands(order: int) -> None:
+    main = {"name": "broker", "ready": True, "state": RUNS}
+    beside = {"name": "a-proxy", "ready": False, "state": waiting("ImagePullBackOff")}
+    found = parse_pod(
+        {
+            "metadata": {"name": "orders-0"},
+            "spec": {"containers": [{"name": "broker"}, {"name": "a-proxy"}]},
+            "status": {"phase": "Running", "containerStatuses": [main, beside][::order]},
+        }
+    )
+    assert (found.runs, found.answers) == (True, True)
+
+
 def test_the_scheduler_s_sentence_ends_before_what_it_says_of_preemption() -> None:
     unplaced = pod("Pending", None, PodScheduled="False")
     unplaced["status"]["conditions"][0]["message"] = (

@@ -1,0 +1,151 @@
+"""Sets of numbers as runs, and small helpers over numpy arrays.
+
+Problem: a month of messages or of seconds is too much to send to the driver one by one. Shape: neighbouring
+numbers become one run `[start, stop)`, so that a canary that never fails costs a run per task. Counting and
+membership are binary searches over runs. Never: no I/O, and nothing of the pipeline's tables.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+
+def ints(values: Iterable[int] = ()) -> Ints:
+    """Return numbers as an array."""
+    return np.array(list(values), dtype=np.int64)
+
+
+def joined(parts: Iterable[Ints]) -> Ints:
+    """Return arrays of numbers one after the other."""
+    found = list(parts)
+    return np.concatenate(found) if found else ints()
+
+
+_FAR: Final = 1 << 62
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A set of integers as half-open runs, in order and without overlap."""
+
+    start: Ints
+    stop: Ints
+
+    def count(self, low: Ints, high: Ints) -> Ints:
+        """Return how many members lie in each `[low, high)`."""
+        return self._below(high) - self._below(low)
+
+    def holds(self, numbers: Ints) -> Bools:
+        """Tell of each number whether it is a member."""
+        return np.asarray(self.count(numbers, numbers + 1) == 1, np.bool_)
+
+    def both(self, other: "Runs") -> "Runs":
+        """Return the intersection of two sets."""
+        if not len(self.start) or not len(other.start):
+            return NO_RUNS
+        at = joined([self.start, other.start, self.stop, other.stop])
+        step = np.repeat(np.array([1, 1, -1, -1]), [len(self.start), len(other.start)] * 2)
+        # At one place ends come before begins, so that runs which only touch do not overlap.
+        order = np.lexsort((step, at))
+        depth = np.cumsum(step[order])
+        inside = np.flatnonzero(depth == 2)
+        return Runs(at[order][inside], at[order][inside + 1])
+
+    def without(self, other: "Runs") -> "Runs":
+        """Return the members that are not in another set."""
+        if not len(other.start):
+            return self
+        return self.both(Runs(np.append(ints([-_FAR]), other.stop), np.append(other.start, ints([_FAR]))))
+
+    def _below(self, numbers: Ints) -> Ints:
+        if not len(self.start):
+            return np.zeros(len(numbers), np.int64)
+        before = np.concatenate([ints([0]), np.cumsum(self.stop - self.start)])
+        place = np.searchsorted(self.start, numbers, side="right")
+        last = np.maximum(place - 1, 0)
+        beyond = np.where(place > 0, np.maximum(self.stop[last] - numbers, 0), 0)
+        return before[place] - beyond
+
+
+NO_RUNS = Runs(ints(), ints())
+
+
+def runs(numbers: Ints) -> Runs:
+    """Return the set of some numbers, which may repeat."""
+    if not len(numbers):
+        return NO_RUNS
+    unique = np.unique(numbers)
+    cut = np.flatnonzero(np.diff(unique) != 1) + 1
+    first = np.concatenate([ints([0]), cut])
+    last = np.concatenate([cut, ints([len(unique)])]) - 1
+    return Runs(unique[first], unique[last] + 1)
+
+
+def union(parts: Iterable[Runs]) -> Runs:
+    """Return the union of sets."""
+    found = [part for part in parts if len(part.start)]
+    if not found:
+        return NO_RUNS
+    start, stop = joined(part.start for part in found), joined(part.stop for part in found)
+    order = np.argsort(start, kind="stable")
+    start, reach = start[order], np.maximum.accumulate(stop[order])
+    begins = np.concatenate([ints([0]), np.flatnonzero(start[1:] > reach[:-1]) + 1])
+    ends = np.concatenate([begins[1:], ints([len(start)])]) - 1
+    return Runs(start[begins], reach[ends])
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """Values in order, each once, and how often each occurs."""
+
+    value: Ints
+    count: Ints
+
+    @property
+    def total(self) -> int:
+        """Return how many there are."""
+        return int(self.count.sum())
+
+
+def weighted(values: Ints) -> Weighted:
+    """Count equal values."""
+    value, count = np.unique(values, return_counts=True)
+    return Weighted(value, count.astype(np.int64))
+
+
+def added(parts: Iterable[Weighted]) -> Weighted:
+    """Add up counts of equal values."""
+    found = list(parts)
+    value, place = np.unique(joined(part.value for part in found), return_inverse=True)
+    count = joined(part.count for part in found)
+    return Weighted(value, np.bincount(place, count, len(value)).astype(np.int64))
+
+
+def sums(keys: Ints, *columns: Bools | Ints) -> list[Ints]:
+    """Add up columns by key: the keys in order, then a column of sums for each column."""
+    key, place = np.unique(keys, return_inverse=True)
+    return [key, *(np.bincount(place, one, len(key)).astype(np.int64) for one in columns)]
+
+
+def quantile(of: Weighted, share: float, unit: float = 1.0) -> float | None:
+    """Return what Spark's `percentile` returns of the values in another unit; None without any.
+
+    Between two neighbours it interpolates with both weights, in this order, which decides the last bit.
+    """
+    total = of.total
+    if not total:
+        return None
+    position = (total - 1) * share
+    low, high = int(np.floor(position)), int(np.ceil(position))
+    places = np.searchsorted(np.cumsum(of.count), [low, high], side="right")
+    below, above = float(of.value[places[0]]) / unit, float(of.value[places[1]]) / unit
+    if low == high or below == above:
+        return below
+    return (high - position) * below + (position - low) * above

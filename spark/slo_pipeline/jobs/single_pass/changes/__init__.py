@@ -1,0 +1,1 @@
+"""Changes of master, of events in Python: what `transforms` says of frames."""

@@ -1,0 +1,60 @@
+"""The pods that the operator plans for fixed specs: all components of a cluster and a group."""
+
+from typing import Any, Final
+
+from rocketmq_operator.api.broker_group import BrokerGroupSpec
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.names import API_VERSION
+from rocketmq_operator.plan.cluster import children as cluster_children
+from rocketmq_operator.plan.cluster import proxies
+from rocketmq_operator.plan.common.objects import Owner
+from rocketmq_operator.plan.group import children as group_children
+from testkit.worlds.crd_cases import GROUP_SPEC, merged
+
+Json = dict[str, Any]
+NAMESPACE: Final = "demo"
+IMAGES: Final = {"images": {"rocketmq": "rocketmq:1", "controller": "controller:1", "replica": "replica:1"}}
+PATHS: Final = {
+    "broker": ("BrokerGroup", ("pod",)),
+    "log-replica": ("BrokerGroup", ("logPod",)),
+    "controller": ("RocketMQCluster", ("controllers", "pod")),
+    "nameserver": ("RocketMQCluster", ("nameServers", "pod")),
+    "proxy": ("RocketMQCluster", ("proxy", "pod")),
+}
+"""By main container: the kind whose spec has the settings of its pod, and the path to them."""
+
+
+def workloads(cluster: Json | None = None, group: Json | None = None) -> dict[str, Json]:
+    """Return the StatefulSets and the Deployment of a cluster and a group, by their pods' main container."""
+    cluster_spec = RocketMQClusterSpec.model_validate(
+        merged({"proxy": {"mode": "Cluster"}, **IMAGES}, cluster or {})
+    )
+    group_spec = BrokerGroupSpec.model_validate(merged(GROUP_SPEC, group or {}))
+    main, orders = _owner("RocketMQCluster", "main"), _owner("BrokerGroup", "orders")
+    hosts = _addresses(group_children.hosts_needed(orders, group_spec, cluster_spec))
+    bodies = (
+        group_children.broker_set(orders, group_spec, cluster_spec, 2, hosts),
+        group_children.log_replica_set(orders, group_spec, cluster_spec, 1, hosts),
+        cluster_children.controller_set(main, cluster_spec, 3, hosts),
+        *(
+            body
+            for body in cluster_children.cluster_children(main, cluster_spec, "token", 3)
+            if body["kind"] == "StatefulSet"
+        ),
+        proxies.proxy_deployment(main, cluster_spec, _addresses(proxies.hosts_needed(main, cluster_spec))),
+    )
+    return {template(body)["spec"]["containers"][0]["name"]: body for body in bodies}
+
+
+def template(body: Json) -> Json:
+    """Return the pod template of a StatefulSet or a Deployment."""
+    found: Json = body["spec"]["template"]
+    return found
+
+
+def _owner(kind: str, name: str) -> Owner:
+    return Owner(API_VERSION, kind, name, NAMESPACE, f"uid-{name}")
+
+
+def _addresses(hosts: tuple[str, ...]) -> dict[str, str]:
+    return {host: f"10.0.0.{number}" for number, host in enumerate(sorted(hosts), 1)}
