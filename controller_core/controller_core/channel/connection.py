@@ -1,6 +1,6 @@
 """One TCP connection that speaks remoting, at either end.
 
-RocketMQ's connections have no direction: either side may send requests, whichever side connected, and must
+RocketMQ's connections are symmetric: either side may send requests, whichever side connected, and must
 answer those of the other. So there is one class. A request gets a fresh opaque; the answer with that opaque
 resolves the caller's future; answers come in any order.
 
@@ -17,11 +17,13 @@ What happens on the event loop, and only there:
 
 Bounds: a peer that does not read what it is sent is cut off when more than `UNSENT_BYTES_MAX` wait for it; a
 frame is bounded by the codec; calls in flight are bounded by their timeouts, each at most
-`CALLS_IN_FLIGHT_MAX` a connection.
+`CALLS_IN_FLIGHT_MAX` a connection. A server adds a memory budget for all its connections (`memory`) and
+deadlines for progress (`deadlines`).
 
-Never: closing because nothing is said. To a Java controller's brokers a closed connection means a dead peer,
-so idling out would cause failovers; dead hosts are found by TCP keep-alive and by the heartbeats of the layer
-above. A call that times out leaves the connection open, and its late answer is dropped.
+Never: closing because nothing is said after a request. To a Java controller's brokers a closed connection
+means a dead peer, so idling out would cause failovers; dead hosts are found by TCP keep-alive and by the
+heartbeats of the layer above. A call that times out leaves the connection open, and its late answer is
+dropped.
 
 Not: pausing reads while writes are stuck. Two peers that both did so would wait for one another for ever.
 
@@ -30,29 +32,31 @@ Source: NettyRemotingAbstract.java (matching by opaque, oneway, exceptions answe
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
+from controller_core.channel.deadlines import ConnectionProgress, ProgressDeadlines
 from controller_core.channel.errors import CallTimeoutError, ConnectionClosedError
+from controller_core.channel.log_rate import LogRate
+from controller_core.channel.memory import MemoryBudget
+from controller_core.channel.sockets import address_text, set_options
+from controller_core.channel.turns import Turns
 from controller_core.remoting.codes import ResponseCode
-from controller_core.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand
+from controller_core.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, failure
 from controller_core.remoting.errors import FrameError, RemotingProtocolError, RemotingUsageError
-from controller_core.remoting.frame import FRAME_BYTES_MAX, FrameDecoder, PreparedAnswer, encode
+from controller_core.remoting.frame import ANY_FRAMES, FrameBounds, FrameDecoder, PreparedAnswer, encode
 
 UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes that may wait for one peer; four of the largest frames."""
 CALLS_IN_FLIGHT_MAX: Final = 65_536
 """Calls of one connection that may wait for their answers."""
-KEEPALIVE_IDLE_S: Final = 30
-KEEPALIVE_INTERVAL_S: Final = 10
-KEEPALIVE_PROBES_MAX: Final = 3
 _OPAQUE_MAX: Final = 2**31 - 1
 
 RequestHandler = Callable[["Connection", RemotingCommand], RemotingCommand | PreparedAnswer | None]
 ClosedCallback = Callable[["Connection", Exception | None], object]
 
 _log = logging.getLogger(__name__)
+_log_closed = LogRate(_log, logging.WARNING)
 
 
 def refuse(_connection: "Connection", request: RemotingCommand) -> RemotingCommand:
@@ -70,6 +74,7 @@ class Connection(asyncio.Protocol):
         peer: address of the other end as `host:port`; empty before the connection is made.
         local: address of this end, the same way.
         label: free for the owner, for logs and lookups.
+        is_kept: whether the owner's memory budget closes other connections first.
     """
 
     def __init__(
@@ -78,17 +83,27 @@ class Connection(asyncio.Protocol):
         *,
         on_made: Callable[["Connection"], object] | None = None,
         unsent_bytes_max: int = UNSENT_BYTES_MAX,
-        frame_bytes_max: int = FRAME_BYTES_MAX,
+        frame_bounds: FrameBounds = ANY_FRAMES,
+        budget: MemoryBudget | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.on_request = on_request
         self.peer = ""
         self.local = ""
         self.label = ""
+        self.is_kept = False
         self._on_made = on_made
         self._unsent_bytes_max = unsent_bytes_max
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._decoder = FrameDecoder(frame_bytes_max)
+        self._decoder = FrameDecoder(frame_bounds)
+        self._budget = budget
+        self._turns = turns
+        self._turn_bytes = 0
+        self._held_bytes = 0
+        self._waiting_bytes = 0
+        self._written_bytes = 0
+        self._progress = ConnectionProgress(self._loop.time())
         self._calls: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._next_opaque = 1
         self._unsent: list[bytes] = []
@@ -112,9 +127,34 @@ class Connection(asyncio.Protocol):
         return self._closed
 
     @property
+    def has_certificate(self) -> bool:
+        """Say whether the peer has shown a certificate that a trusted authority issued."""
+        return self._transport is not None and bool(self._transport.get_extra_info("peercert"))
+
+    @property
     def calls_in_flight(self) -> int:
         """Count the calls that wait for an answer."""
         return len(self._calls)
+
+    @property
+    def has_requested(self) -> bool:
+        """Say whether the peer has sent a request."""
+        return self._progress.requests > 0
+
+    def hold(self, request_bytes: int) -> None:
+        """Count bytes of a request that waits for its answer; a negative number when it has its answer."""
+        self._waiting_bytes += request_bytes
+        self._report_held()
+
+    def overdue(self, now_s: float, deadlines: ProgressDeadlines) -> str | None:
+        """Return which deadline the peer passes, by the look of now; None if none."""
+        unsent_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return self._progress.problem(
+            now_s,
+            deadlines,
+            frame_at=self._decoder.frame_at,
+            drained_bytes=self._written_bytes - unsent_bytes if unsent_bytes else None,
+        )
 
     def on_closed(self, callback: ClosedCallback) -> None:
         """Call `callback(connection, reason)` once when the connection ends, at once if it has ended."""
@@ -206,15 +246,37 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport; part of asyncio.Protocol."""
         self._transport = cast("asyncio.Transport", transport)
-        self.peer = _address(transport.get_extra_info("peername"))
-        self.local = _address(transport.get_extra_info("sockname"))
-        _set_options(transport.get_extra_info("socket"))
+        self.peer = address_text(transport.get_extra_info("peername"))
+        self.local = address_text(transport.get_extra_info("sockname"))
+        set_options(transport.get_extra_info("socket"))
+        if self._budget is not None:
+            self._transport.set_write_buffer_limits(
+                high=0
+            )  # so that `resume_writing` tells of an empty buffer
         if self._on_made is not None:
             self._on_made(self)
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of the peer; part of asyncio.Protocol."""
+        """Take bytes of the peer, now or in a later turn of the loop; part of asyncio.Protocol."""
+        if self._turns is None:
+            self.take(data)
+        else:
+            self._turns.take(self, data)
+
+    def wait_turn(self, waiting_bytes: int) -> None:
+        """Learn how many bytes wait for a later turn; read no more from the peer until it is 0."""
+        was_waiting, self._turn_bytes = self._turn_bytes > 0, waiting_bytes
+        if self._closing or self._transport is None:
+            return
+        if waiting_bytes and not was_waiting:
+            self._transport.pause_reading()
+        elif was_waiting and not waiting_bytes:
+            self._transport.resume_reading()
+        self._report_held()
+
+    def take(self, data: bytes) -> None:
+        """Take up bytes of the peer."""
         damage: FrameError | None = None
         try:
             commands: Sequence[RemotingCommand] = self._decoder.feed(data)
@@ -230,9 +292,14 @@ class Connection(asyncio.Protocol):
         finally:
             self._reading = False
             self._flush()
+            self._report_held()
         if damage is not None and not self._closing:
-            _log.warning("closing the connection to %s: %s", self.peer, damage)
+            _log_closed("closing the connection to %s: %s", self.peer, damage)
             self.abort(damage)
+
+    def resume_writing(self) -> None:
+        """Learn that all bytes have left; part of asyncio.Protocol."""
+        self._report_held()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Learn that the transport has ended; part of asyncio.Protocol."""
@@ -254,6 +321,7 @@ class Connection(asyncio.Protocol):
             if answer is not None and not answer.done():
                 answer.set_result(command)
             return
+        self._progress.requests += 1
         response = self._handle(command)
         if response is None or command.flag & FLAG_ONEWAY or self._closing:
             return
@@ -264,7 +332,7 @@ class Connection(asyncio.Protocol):
             self.send(response)
         except RemotingUsageError as error:
             _log.exception("answer to request %d from %s", command.code, self.peer)
-            self.send(_failure(command, error))
+            self.send(failure(command, error))
 
     def _send_frame(self, frame: bytes) -> None:
         if not self._unsent and not self._reading:
@@ -278,10 +346,10 @@ class Connection(asyncio.Protocol):
         try:
             return self.on_request(self, request)
         except RemotingProtocolError as error:
-            return _failure(request, error)
+            return failure(request, error)
         except Exception as error:
             _log.exception("handler of request %d from %s", request.code, self.peer)
-            return _failure(request, error)
+            return failure(request, error)
 
     def _take_opaque(self) -> int:
         opaque = self._next_opaque
@@ -298,49 +366,35 @@ class Connection(asyncio.Protocol):
         if not self._unsent or self._closing or self._transport is None:
             return
         frames, self._unsent = self._unsent, []
+        self._written_bytes += self._unsent_bytes
         self._unsent_bytes = 0
         self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
         waiting_bytes = self._transport.get_write_buffer_size()
         if waiting_bytes > self._unsent_bytes_max:
             reason = ConnectionClosedError(f"{self.peer} does not read: {waiting_bytes} bytes wait for it")
-            _log.warning("closing the connection: %s", reason)
+            _log_closed("closing the connection: %s", reason)
             self.abort(reason)
+        elif waiting_bytes and not self._reading:
+            self._report_held()
+
+    def _report_held(self) -> None:
+        """Tell the budget what this connection holds now."""
+        if self._budget is None:
+            return
+        held_bytes = 0
+        if self._transport is not None and not self._closing:
+            unsent_bytes = self._transport.get_write_buffer_size()
+            held_bytes = self._decoder.held_bytes + self._waiting_bytes + self._turn_bytes + unsent_bytes
+        if held_bytes != self._held_bytes:
+            self._held_bytes = held_bytes
+            self._budget.hold(self, held_bytes)
 
     def _end(self, reason: Exception | None) -> None:
         self._closing = True
         self._reason = reason
         self._unsent.clear()
+        self._report_held()
         calls, self._calls = self._calls, {}
         for answer in calls.values():
             if not answer.done():
                 answer.set_exception(ConnectionClosedError(f"connection to {self.peer} closed: {reason}"))
-
-
-def _failure(request: RemotingCommand, error: Exception) -> RemotingCommand:
-    """Answer as Java does when a handler throws: code 1 and the exception's text."""
-    return RemotingCommand.response_to(
-        request, ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}"
-    )
-
-
-def _address(name: object) -> str:
-    """Format a socket's name; an IPv6 host is bracketed."""
-    if not isinstance(name, tuple) or len(name) < 2:
-        return str(name or "")
-    host, port = name[0], name[1]
-    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
-
-
-def _set_options(sock: socket.socket | None) -> None:
-    """Send small frames at once, and find peers whose host is gone."""
-    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (
-        ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
-        ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
-        ("TCP_KEEPCNT", KEEPALIVE_PROBES_MAX),
-    ):
-        if hasattr(socket, option):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -22,3 +22,7 @@ class CallTimeoutError(ChannelError):
 
     The peer may or may not have acted on the request, the connection stays open.
     """
+
+
+class DisplacedError(ChannelError):
+    """The connection gave its place to a younger one, because its source or its port had too many."""

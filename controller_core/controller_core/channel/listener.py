@@ -7,7 +7,8 @@ of at most 16 MB, whose first byte is 0 or 1. So one port serves both, as Rocket
 TLS one by one.
 
 The byte is looked at without taking it (MSG_PEEK), before asyncio owns the socket. A connection that says
-nothing yet costs a descriptor and no task, and is counted like any other.
+nothing yet costs a descriptor and no task. Every connection has its place (`places`) from the moment it is
+accepted, so one that never ends its handshake is counted like any other.
 
 Connections are accepted here, many in one turn of the loop. uvloop's own servers accept one a turn: a
 controller at work would keep a fleet that returns all at once waiting for seconds.
@@ -16,53 +17,59 @@ Source: RocketMQ NettyRemotingServer.HandshakeHandler, 5.4.0.
 """
 
 import asyncio
+import contextlib
 import errno
 import logging
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from controller_core import limits
+from controller_core.channel.log_rate import LogRate
+from controller_core.channel.places import Places, PortPlace
+
 TLS_HANDSHAKE_BYTE: Final = 0x16
-HANDSHAKE_S_MAX: Final = 5.0
-_ACCEPTS_AT_ONCE: Final = 256
+_ACCEPTS_AT_ONCE: Final = 64
 _EXHAUSTED_PAUSE_S: Final = 1.0
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 _log = logging.getLogger(__name__)
+_log_not_begun = LogRate(_log, logging.INFO)
 
 
 class Listener:
     """Accepts connections on one port and hands them to the loop, in TLS or plain.
 
     Attributes:
-        refused: refused connections: too many, plain where TLS is required, or a handshake that failed.
+        refused: refused connections: plain where TLS is required, or a handshake that failed.
     """
 
     def __init__(
         self,
-        make_protocol: Callable[[], asyncio.Protocol],
+        make_protocol: Callable[[PortPlace], asyncio.Protocol],
         context: ssl.SSLContext | None,
         *,
         plain_allowed: bool,
-        waiting_max: int,
+        places: Places,
     ) -> None:
         """Describe the port.
 
         Args:
-            make_protocol: makes the protocol of a connection.
+            make_protocol: makes the protocol of a connection, which owns its place from then on.
             context: of the server's side; may change its certificates later. None: plain TCP alone.
             plain_allowed: whether plain TCP is served too.
-            waiting_max: connections that may be open without having said anything, or in their handshake.
+            places: those of the port.
         """
         self.refused = 0
         self._make_protocol = make_protocol
         self._context = context
         self._plain_allowed = plain_allowed
-        self._waiting_max = waiting_max
+        self._places = places
         self._loop = asyncio.get_running_loop()
         self._listening: list[socket.socket] = []
-        self._silent: set[socket.socket] = set()
+        self._silent: dict[socket.socket, tuple[PortPlace, asyncio.TimerHandle]] = {}
         self._starting: dict[asyncio.Task[None], socket.socket] = {}
 
     async def listen(self, host: str, port: int, backlog: int) -> None:
@@ -81,6 +88,8 @@ class Listener:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:
                     listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                # Accepted sockets inherit it. One turn of the loop reads all that waits in all sockets.
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.RECEIVE_BUFFER_BYTES)
                 listening.setblocking(False)
                 listening.bind(address)
                 listening.listen(backlog)
@@ -113,7 +122,7 @@ class Listener:
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTS_AT_ONCE):
             try:
-                accepted, _ = listening.accept()
+                accepted, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -124,15 +133,16 @@ class Listener:
                 self._loop.call_later(_EXHAUSTED_PAUSE_S, self._resume, listening)
                 return
             accepted.setblocking(False)
-            if len(self._silent) + len(self._starting) >= self._waiting_max:
-                self.refused += 1
+            place = self._places.take(str(address[0]))
+            if place is None:
                 accepted.close()
-                continue
-            if self._context is None:
-                self._begin(accepted, is_tls=False)
-                continue
-            self._silent.add(accepted)
-            self._loop.add_reader(accepted, self._look, accepted)
+            elif self._context is None:
+                self._begin(accepted, place, is_tls=False)
+            else:
+                place.close = partial(self._drop, accepted)
+                timer = self._loop.call_later(limits.FIRST_REQUEST_S_MAX, self._drop, accepted)
+                self._silent[accepted] = (place, timer)
+                self._loop.add_reader(accepted, self._look, accepted)
 
     def _resume(self, listening: socket.socket) -> None:
         if listening in self._listening:
@@ -151,29 +161,39 @@ class Listener:
             self.refused += bool(first)
             self._drop(accepted)
             return
+        place, timer = self._silent.pop(accepted)
+        timer.cancel()
         self._loop.remove_reader(accepted)
-        self._silent.discard(accepted)
-        self._begin(accepted, is_tls=is_tls)
+        self._begin(accepted, place, is_tls=is_tls)
 
-    def _begin(self, accepted: socket.socket, *, is_tls: bool) -> None:
-        task = self._loop.create_task(self._start(accepted, is_tls=is_tls))
+    def _begin(self, accepted: socket.socket, place: PortPlace, *, is_tls: bool) -> None:
+        task = self._loop.create_task(self._start(accepted, place, is_tls=is_tls))
+        place.close = partial(_shut_down, accepted)  # which also fails a handshake
         self._starting[task] = accepted
         task.add_done_callback(self._starting.pop)
 
-    async def _start(self, accepted: socket.socket, *, is_tls: bool) -> None:
+    async def _start(self, accepted: socket.socket, place: PortPlace, *, is_tls: bool) -> None:
         try:
             await self._loop.connect_accepted_socket(
-                self._make_protocol,
+                lambda: self._make_protocol(place),
                 accepted,
                 ssl=self._context if is_tls else None,
-                ssl_handshake_timeout=HANDSHAKE_S_MAX if is_tls else None,
+                ssl_handshake_timeout=limits.HANDSHAKE_S_MAX if is_tls else None,
             )
         except (OSError, TimeoutError) as error:
             self.refused += 1
-            _log.info("a connection was not begun: %s", error)
+            _log_not_begun("a connection was not begun: %s", error)
             accepted.close()
+            self._places.give_back(place)
 
     def _drop(self, accepted: socket.socket) -> None:
+        place, timer = self._silent.pop(accepted)
+        timer.cancel()
         self._loop.remove_reader(accepted)
-        self._silent.discard(accepted)
         accepted.close()
+        self._places.give_back(place)
+
+
+def _shut_down(accepted: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        accepted.shutdown(socket.SHUT_RDWR)

@@ -14,10 +14,11 @@ from typing import Final
 
 import msgspec
 
-from controller_core.remoting.codes import LanguageCode, SerializeType
+from controller_core.remoting.codes import LanguageCode, ResponseCode, SerializeType
 
 FLAG_RESPONSE: Final = 1
 FLAG_ONEWAY: Final = 2
+_COMMAND_BYTES: Final = 256
 
 
 class RemotingCommand(msgspec.Struct, frozen=True):
@@ -56,6 +57,11 @@ class RemotingCommand(msgspec.Struct, frozen=True):
         """Say whether the sender wants no answer; answering such a request is a protocol error."""
         return bool(self.flag & FLAG_ONEWAY)
 
+    def size_bytes(self) -> int:
+        """Return about how many bytes of memory this command takes."""
+        ext = self.ext or {}
+        return _COMMAND_BYTES + len(self.body) + sum(len(name) + len(value) for name, value in ext.items())
+
     @classmethod
     def request(
         cls, code: int, ext: dict[str, str] | None = None, body: bytes = b"", *, oneway: bool = False
@@ -91,3 +97,10 @@ class RemotingCommand(msgspec.Struct, frozen=True):
             self.version,
             self.serialize_type,
         )
+
+
+def failure(request: RemotingCommand, error: Exception) -> RemotingCommand:
+    """Answer as Java does when a handler throws: code 1 and the exception's text."""
+    return RemotingCommand.response_to(
+        request, ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}"
+    )

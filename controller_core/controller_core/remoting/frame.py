@@ -15,6 +15,10 @@ peer does, and a frame whose length word is too large is refused before any byte
 fed any cut of the stream, one byte at a time too. After a `FrameError` the position in the stream is unknown:
 the owner closes it.
 
+A server may bound most frames more tightly (`FrameBounds`): then only requests of some codes may be large.
+The code is known when the header has come, and the header itself has the tighter bound. So an unfinished
+frame of any other code is refused before more than that is stored.
+
 TLS and the HAProxy preamble are not spoken: a stream that begins with either fails as a frame of absurd
 length.
 
@@ -22,15 +26,18 @@ Source: RemotingCommand.java encodeHeader and decode, NettyDecoder.java, Netty's
 """
 
 import struct
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+from controller_core import limits
 from controller_core.remoting import header_binary, header_json
-from controller_core.remoting.codes import SerializeType
+from controller_core.remoting.codes import RequestCode, SerializeType
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import FrameError, RemotingProtocolError, RemotingUsageError
 
-FRAME_BYTES_MAX: Final = 16_777_216
-"""A whole frame with its length word; Java's `com.rocketmq.remoting.frameMaxLength`, same default."""
+FRAME_BYTES_MAX: Final = limits.FRAME_BYTES_MAX
+"""A whole frame with its length word."""
 HEADER_BYTES_MAX: Final = 0xFF_FFFF
 """What fits in the 24 bits of the header length."""
 
@@ -100,22 +107,55 @@ class PreparedAnswer:
         return b"".join((words, self._before, number, self._rest))
 
 
+@dataclass(frozen=True, slots=True)
+class FrameBounds:
+    """How long frames may be.
+
+    Attributes:
+        frame_bytes_max: no frame is longer, length word included.
+        control_bytes_max: nor is a frame of another code than `large_codes`, nor any header.
+        large_codes: codes of requests that may be longer than that.
+    """
+
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    control_bytes_max: int = FRAME_BYTES_MAX
+    large_codes: Collection[int] = ()
+
+
+ANY_FRAMES: Final = FrameBounds()
+"""The protocol's own bound alone."""
+CONTROL_BOUNDS: Final = FrameBounds(
+    limits.LARGE_REQUEST_BYTES_MAX,
+    limits.CONTROL_FRAME_BYTES_MAX,
+    frozenset({RequestCode.CONTROLLER_GET_SYNC_STATE_DATA}),
+)
+"""Those of a controller's requests."""
+
+
 class FrameDecoder:
     """Cuts one direction of one connection into commands.
 
     Invariant: `_held` is empty or begins at a frame's first byte.
     """
 
-    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
-        """Start at the stream's first byte; frames over `frame_bytes_max` are damage."""
-        self._frame_bytes_max = frame_bytes_max
+    def __init__(self, bounds: FrameBounds = ANY_FRAMES) -> None:
+        """Start at the stream's first byte; frames over their bound are damage."""
+        self._frame_bytes_max = bounds.frame_bytes_max
+        self._control_bytes_max = bounds.control_bytes_max
+        self._large_codes = bounds.large_codes
         self._held = bytearray()
         self._offset = 0
+        self._large_offset = -1
 
     @property
     def held_bytes(self) -> int:
         """Bytes of the incomplete frame that wait for the rest."""
         return len(self._held)
+
+    @property
+    def frame_at(self) -> int | None:
+        """Offset in the stream of the incomplete frame's first byte; None without one."""
+        return self._offset if self._held else None
 
     def feed(self, data: bytes) -> list[RemotingCommand]:
         """Take the next bytes of the stream and give the commands that are now whole, in order.
@@ -133,7 +173,9 @@ class FrameDecoder:
         self._held += data
         if len(self._held) < _LENGTH_BYTES:
             return []
-        if len(self._held) < _LENGTH_BYTES + self._length_at(self._held, 0, ()):
+        length = self._length_at(self._held, 0, ())
+        if len(self._held) < _LENGTH_BYTES + length:
+            self._check_code(self._held, 0, length, ())
             return []
         commands = []
         stream = bytes(self._held)
@@ -148,6 +190,7 @@ class FrameDecoder:
         while end - at >= _LENGTH_BYTES:
             length = self._length_at(data, at, commands)
             begin = at + _LENGTH_BYTES
+            self._check_code(data, at, length, commands)
             if end - begin < length:
                 break
             try:
@@ -158,9 +201,30 @@ class FrameDecoder:
             self._offset += _LENGTH_BYTES + length
         return at
 
-    def _length_at(
-        self, data: bytes | bytearray, at: int, commands: list[RemotingCommand] | tuple[RemotingCommand, ...]
-    ) -> int:
+    def _check_code(
+        self, data: bytes | bytearray, at: int, length: int, commands: Sequence[RemotingCommand]
+    ) -> None:
+        """Refuse a frame over `control_bytes_max`, unless its code may be large or is not known yet."""
+        if length + _LENGTH_BYTES <= self._control_bytes_max or self._large_offset == self._offset:
+            return
+        if len(data) - at < _WORDS.size:
+            return
+        header_bytes = _WORDS.unpack_from(data, at)[1] & HEADER_BYTES_MAX
+        if header_bytes > self._control_bytes_max:
+            raise FrameError("header too long", offset=self._offset, length=length, commands=commands)
+        end_header = at + _WORDS.size + header_bytes
+        if len(data) < end_header:
+            return
+        try:
+            code = _decode(bytes(data[at:end_header]), _LENGTH_BYTES, end_header - at).code
+        except RemotingProtocolError as error:
+            raise FrameError(str(error), offset=self._offset, length=length, commands=commands) from error
+        if code not in self._large_codes:
+            problem = f"a frame of code {code} may have at most {self._control_bytes_max} bytes"
+            raise FrameError(problem, offset=self._offset, length=length, commands=commands)
+        self._large_offset = self._offset
+
+    def _length_at(self, data: bytes | bytearray, at: int, commands: Sequence[RemotingCommand]) -> int:
         (length,) = _LENGTH.unpack_from(data, at)
         if not _LENGTH_BYTES <= length <= self._frame_bytes_max - _LENGTH_BYTES:
             raise FrameError(

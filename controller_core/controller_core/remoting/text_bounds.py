@@ -20,17 +20,21 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-NAME_BYTES_MAX: Final = 255
+from controller_core import limits
+
+NAME_BYTES_MAX: Final = limits.NAME_BYTES_MAX
 """Bytes of a cluster name or a broker name in UTF-8."""
-ADDRESS_BYTES_MAX: Final = 300
+ADDRESS_BYTES_MAX: Final = limits.ADDRESS_BYTES_MAX
 """Bytes of a `host:port`."""
-CHECK_CODE_BYTES_MAX: Final = 400
+CHECK_CODE_BYTES_MAX: Final = limits.CHECK_CODE_BYTES_MAX
 """Bytes of a register check code."""
-ID_LIST_BYTES_MAX: Final = 4_096
+ID_LIST_BYTES_MAX: Final = limits.ID_LIST_BYTES_MAX
 """Bytes of a list of broker ids: 200 of the longest ids."""
-KIND_BYTES_MAX: Final = 32
+TOKEN_BYTES_MAX: Final = limits.TOKEN_BYTES_MAX
+"""Bytes of the cluster's token."""
+KIND_BYTES_MAX: Final = limits.KIND_BYTES_MAX
 """Bytes of the kind of a replica."""
-GROUP_MEMBERS_MAX: Final = 1_000
+GROUP_MEMBERS_MAX: Final = limits.GROUP_MEMBERS_MAX
 """Members of one group, and ids in one SyncStateSet."""
 
 FIELD_BYTES_MAX: Final[Mapping[str, int]] = {
@@ -38,6 +42,7 @@ FIELD_BYTES_MAX: Final[Mapping[str, int]] = {
     "clusterName": NAME_BYTES_MAX,
     "rmqhaCluster": NAME_BYTES_MAX,
     "rmqhaForwardedBy": NAME_BYTES_MAX,
+    "rmqhaToken": TOKEN_BYTES_MAX,
     "brokerAddr": ADDRESS_BYTES_MAX,
     "brokerAddress": ADDRESS_BYTES_MAX,
     "registerCheckCode": CHECK_CODE_BYTES_MAX,

@@ -15,9 +15,10 @@ that brokers find a leader before this node's port closes.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from controller_core.groups.keys import ReplicaKey
+from controller_core.groups.history import EventKind
+from controller_core.groups.keys import GroupKey, ReplicaKey
 from controller_core.groups.replies import Outcome
 from controller_core.server.clock import Clock
 from controller_core.server.common.metrics import Metrics
@@ -39,6 +40,7 @@ from controller_core.server.requests.forwarding import Forwarder
 from controller_core.server.requests.handlers import Handlers
 from controller_core.server.requests.leader_rule import LeaderRule
 from controller_core.server.requests.remoting_server import RemotingServer
+from controller_core.server.requests.sender_rules import SenderRules
 from controller_core.server.settings.certificates import Tls, context_of
 from controller_core.server.settings.live_config import LiveConfig
 
@@ -114,7 +116,8 @@ class Controller:
             is_open=self._submitter.changes.is_open,
         )
         machine.observe(self._applied)
-        self._remoting = RemotingServer(self._make_handlers(), self.heartbeats, self._metrics)
+        self._rules = SenderRules(node, machine.state, self.heartbeats, config)
+        self._remoting = RemotingServer(self._make_handlers(), self.heartbeats, self._metrics, self._rules)
         self._view = self._make_view()
         self._view.port_numbers = self._remoting.numbers
         self._http = NodeHttpServer(self._view)
@@ -130,6 +133,11 @@ class Controller:
         self.leader_elections.on_revival(key)
 
     def _applied(self, outcome: Outcome) -> None:
+        for event in outcome.events:
+            if event.kind is EventKind.BROKER_REGISTERED:
+                # Not within the command: its notices and answer come first.
+                key = GroupKey(event.cluster, event.group)
+                asyncio.get_running_loop().call_soon(self.heartbeats.registered, key)
         if self._node.is_leader and outcome.notices:
             self._ha_addresses.look_after(outcome.notices[0].key)
 
@@ -197,6 +205,10 @@ class Controller:
         """Have the status say what keeps this node out of its cluster, when it hears no leader."""
         self._view.hindrance = hindrance
 
+    def set_controller_hosts(self, hosts: Callable[[], Collection[str]]) -> None:
+        """Believe the mark of a forwarded request only from these hosts: those of peer connections."""
+        self._rules.is_controller = lambda host: host in hosts()
+
     def set_peer_refusals(self, counts: Callable[[], Mapping[str, int]]) -> None:
         """Have the metrics show what the peers' port refused."""
         self._view.peer_refusals = counts
@@ -225,7 +237,10 @@ class Controller:
             task.add_done_callback(self._task_ended)
         tls = self._tls
         await self._remoting.start(
-            settings.listen_host, self._self.port, None if tls is None else tls.remoting()
+            settings.listen_host,
+            self._self.port,
+            None if tls is None else tls.remoting(),
+            source_connections_max=settings.source_connections_max,
         )
         http_port = settings.http_port(self._self)
         if tls is not None:

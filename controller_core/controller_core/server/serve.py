@@ -18,6 +18,7 @@ from typing import Final
 
 import uvloop
 
+from controller_core.channel.open_files import raise_open_files
 from controller_core.log.errors import (
     LogCorruptError,
     LogFailedError,
@@ -62,6 +63,7 @@ def serve_until_signalled(path: Path | None, overrides: Sequence[str]) -> int:
     live = LiveConfig(settings, given)
     live.restore()
     _search_garbage_seldom()
+    raise_open_files()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve(live))

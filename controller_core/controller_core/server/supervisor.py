@@ -182,6 +182,7 @@ class Supervisor:
                 with_majority=settings.found_with_majority,
             )
         controller.set_hindrance(lambda: _hindrance(members, founding, transport))
+        controller.set_controller_hosts(transport.peer_hosts)
         controller.set_peer_refusals(lambda: transport.refusals.counts)
         return _Run(node, controller, transport, founding)
 

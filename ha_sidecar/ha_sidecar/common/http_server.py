@@ -20,9 +20,10 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from controller_core.channel.http_log import server_log
+from controller_core.channel.http_port import HttpPort
 from ha_sidecar.common.events import EventLog
 
+SHUTDOWN_S: Final = 0.5
 FOLLOW_IDLE_S: Final = 15.0
 """An open event stream gets an empty line this often, so that a reader that is gone is noticed."""
 
@@ -54,16 +55,15 @@ class HttpServer:
             app.router.add_get("/v1/status", partial(self._serve_status, status))
         for path, action in (actions or {}).items():
             app.router.add_post(path, partial(self._serve_action, action))
-        self._runner: Final = web.AppRunner(app, access_log=None, logger=server_log(), shutdown_timeout=0.5)
+        self._port: Final = HttpPort(app, shutdown_s=SHUTDOWN_S)
 
     async def start(self, host: str, port: int) -> None:
         """Listen; raise `OSError` if the port cannot be had."""
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
+        await self._port.start(host, port)
 
     async def stop(self) -> None:
         """Stop listening."""
-        await self._runner.cleanup()
+        await self._port.stop()
 
     async def _serve_metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=self._metrics(), content_type="text/plain", charset="utf-8")

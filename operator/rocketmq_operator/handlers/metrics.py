@@ -6,7 +6,7 @@ from typing import Final
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from controller_core.channel.http_log import server_log
+from controller_core.channel.http_port import HttpPort
 
 SHUTDOWN_S: Final = 0.5
 _PASS_BUCKETS_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -74,20 +74,16 @@ class HealthServer:
         application.router.add_get("/metrics", self._serve_metrics)
         application.router.add_get("/livez", self._serve_livez)
         application.router.add_get("/readyz", self._serve_readyz)
-        self._runner: Final = web.AppRunner(
-            application, access_log=None, logger=server_log(), shutdown_timeout=SHUTDOWN_S
-        )
+        self._port: Final = HttpPort(application, shutdown_s=SHUTDOWN_S)
 
     async def start(self, host: str, port: int) -> int:
         """Listen; return the port; raise OSError if it cannot be had."""
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port)
-        await site.start()
-        return int(self._runner.addresses[0][1])
+        await self._port.start(host, port)
+        return self._port.port
 
     async def stop(self) -> None:
         """Stop listening."""
-        await self._runner.cleanup()
+        await self._port.stop()
 
     async def _serve_metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=self._metrics.text(), content_type="text/plain", charset="utf-8")

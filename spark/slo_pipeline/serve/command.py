@@ -10,18 +10,14 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from aiohttp import web
-
-from controller_core.channel.http_log import server_log
+from controller_core.channel.http_port import HttpPort
 from controller_core.command_line.program import MisuseError
 from slo_pipeline.serve.app import application
 from slo_pipeline.serve.shelf import Shelf
 from slo_pipeline.shell.http_port import ListenAddressError, parse_address
 from slo_pipeline.shell.running import until_signalled
 
-# How long a connection may be open without a whole request: above the usual 60 s of a proxy's own idle
-# timeout.
-IDLE_TIMEOUT_S: Final = 75.0
+_SHUTDOWN_S: Final = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,18 +52,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _serve(directory: Path, host: str, port: int) -> None:
-    # aiohttp counts this from the connection's start too, so it also ends a request whose headers never end.
-    runner = web.AppRunner(
-        application(Shelf(directory)),
-        access_log=None,
-        logger=server_log(),
-        keepalive_timeout=IDLE_TIMEOUT_S,
-    )
-    await runner.setup()
+    server = HttpPort(application(Shelf(directory)), shutdown_s=_SHUTDOWN_S)
     try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        logging.getLogger(__name__).info("ready, http %s", runner.addresses[0])
+        await server.start(host, port)
+        logging.getLogger(__name__).info("ready, http %s", (host, server.port))
         await until_signalled(asyncio.sleep(float("inf")))
     finally:
-        await runner.cleanup()
+        await server.stop()

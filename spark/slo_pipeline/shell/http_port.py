@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
-from controller_core.channel.http_log import server_log
+from controller_core.channel.http_port import HttpPort
 
+_SHUTDOWN_S = 1.0
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -59,15 +60,12 @@ async def served(
     app = web.Application()
     app.add_routes([web.get("/metrics", metrics), web.get("/livez", livez)])
     app.add_routes([web.get(path, _shown(value)) for path, value in (values or {}).items()])
-    runner = web.AppRunner(app, access_log=None, logger=server_log())
-    await runner.setup()
+    server = HttpPort(app, shutdown_s=_SHUTDOWN_S)
     try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        bound_host, bound_port = runner.addresses[0][:2]
-        yield f"{bound_host}:{bound_port}"
+        await server.start(host, port)
+        yield f"{host}:{server.port}"
     finally:
-        await runner.cleanup()
+        await server.stop()
 
 
 def _shown(value: Callable[[], object]) -> Callable[[web.Request], Awaitable[web.Response]]:

@@ -88,6 +88,8 @@ def _alter(state: Register, call: Alter) -> Register | None:
             return None if refusal else done  # left out of the order when it had no effect
         case ResponseCode.SUCCESS:
             return done if refusal is None and call.new_set_epoch == done.set_epoch else None
+        case ResponseCode.NO_PERMISSION:
+            return state  # a sender that is not the master, whatever the state is
         case ResponseCode.CONTROLLER_INVALID_REPLICAS | ResponseCode.CONTROLLER_BROKER_NOT_ALIVE:
             # Registrations and liveness are not part of the register; the fences come first.
             return state if refusal in (None, _NO_MASTER) else None

@@ -33,6 +33,8 @@ from controller_core.remoting.headers import (
 
 CLUSTER: Final = "c1"
 MAIN_LINK: Final = "main"
+ALTER_LINK: Final = "alter"
+"""A second connection of the master's host: controllers take a 1001 only from there."""
 ALIVE_MS: Final = 240_000
 """No participant falls silent before the conversation ends, even on a slow machine."""
 
@@ -115,7 +117,8 @@ def _alter(
         body = json.dumps({"syncStateSet": None, "syncStateSetEpoch": set_epoch}).encode()
     else:
         body = SyncStateSet.of(wanted, set_epoch).encode()
-    return Ask(label, RemotingCommand.request(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, ext, body))
+    request = RemotingCommand.request(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, ext, body)
+    return Ask(label, request, ALTER_LINK)
 
 
 def _sync_state(label: str, *groups: str) -> Ask:

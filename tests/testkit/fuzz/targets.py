@@ -10,6 +10,7 @@ Never here: sockets and files. `tests/unit/server/requests/test_rubbish.py` send
 from collections.abc import Callable
 from typing import Final
 
+from controller_core import limits
 from controller_core.log.records import (
     RecordType,
     SegmentRecord,
@@ -21,7 +22,7 @@ from controller_core.remoting import bodies, headers
 from controller_core.remoting.bodies import Body
 from controller_core.remoting.codes import SerializeType
 from controller_core.remoting.errors import BodyError, FrameError, HeaderError, RemotingProtocolError
-from controller_core.remoting.frame import FrameDecoder, decode_frame, encode
+from controller_core.remoting.frame import CONTROL_BOUNDS, FrameDecoder, decode_frame, encode
 from controller_core.remoting.header import Header
 from controller_core.remoting.numbers import LogOffset
 from controller_core.server.peers import codec as peer_codec
@@ -65,7 +66,7 @@ def remoting_stream(data: bytes) -> None:
     cut, stream = data[0] if data else 0, data[1:]
     outcomes = []
     for pieces in ((stream,), (stream[:cut], stream[cut:])):
-        decoder, commands = FrameDecoder(_FRAME_BYTES_MAX), []
+        decoder, commands = FrameDecoder(CONTROL_BOUNDS), []
         damage = ""
         try:
             for piece in pieces:
@@ -73,7 +74,7 @@ def remoting_stream(data: bytes) -> None:
         except FrameError as error:
             commands += error.commands
             damage = str(error)
-        if decoder.held_bytes > _FRAME_BYTES_MAX + len(data):
+        if decoder.held_bytes > limits.LARGE_REQUEST_BYTES_MAX:
             raise FindingError(f"{decoder.held_bytes} bytes are held")
         outcomes.append((commands, damage))
     if outcomes[0] != outcomes[1]:

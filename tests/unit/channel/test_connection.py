@@ -20,6 +20,7 @@ from controller_core.channel import (
     connect,
     serve,
 )
+from controller_core.channel.endpoints import PortBounds
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import FrameError, HeaderError, RemotingUsageError
@@ -53,7 +54,7 @@ async def pair() -> AsyncIterator[Pair]:
             connection.on_request = handler
             accepted.set_result(connection)
 
-        server = await serve("127.0.0.1", 0, adopt, unsent_bytes_max=unsent_bytes_max)
+        server = await serve("127.0.0.1", 0, adopt, PortBounds(unsent_bytes_max=unsent_bytes_max))
         servers.append(server)
         client = await connect("127.0.0.1", server.port, LIMIT_S, on_request=dialler_handler)
         dialled.append(client)
@@ -268,8 +269,10 @@ async def test_dialling_a_name_that_does_not_exist_is_a_connect_error() -> None:
         await connect("no-such-host.invalid", 1, LOOK_UP_LIMIT_S)
 
 
-async def test_a_server_turns_away_more_than_its_bound() -> None:
-    server = await serve("127.0.0.1", 0, lambda _connection: None, connections_max=1)
+async def test_a_server_turns_away_more_than_its_bound_if_it_keeps_all_others() -> None:
+    server = await serve(
+        "127.0.0.1", 0, lambda made: server.keep(made, kept=True), PortBounds(connections_max=1)
+    )
     first = await connect("127.0.0.1", server.port, LIMIT_S)
     await first.call(ASK, LIMIT_S)
     second = await connect("127.0.0.1", server.port, LIMIT_S)
@@ -286,7 +289,7 @@ async def test_closing_the_server_ends_its_connections() -> None:
     assert (refused.code, refused.remark) == (3, " request type 9999 not supported")
     await server.close()
     await asyncio.wait_for(client.wait_closed(), LIMIT_S)
-    assert server.connections == set()
+    assert not server.connections
 
 
 async def test_a_fleet_that_returns_at_once_is_accepted_in_a_few_turns_of_the_loop() -> None:

@@ -24,7 +24,8 @@ from controller_core.groups.commands import DEFAULT_HEARTBEAT_TIMEOUT_MS, Cause
 from controller_core.groups.elections.policy import elect
 from controller_core.groups.group import Group
 from controller_core.groups.keys import BrokerId, GroupKey, MasterEpoch, ReplicaKey
-from controller_core.groups.liveness.table import Death, LivenessTable
+from controller_core.groups.liveness.entries import Death
+from controller_core.groups.liveness.table import LivenessTable
 from controller_core.groups.state import GroupsState
 
 

@@ -4,8 +4,8 @@ Each node keeps a table of its own from the heartbeats (904) that brokers send t
 it is replicated. A leader captures the parts it needs in its commands. A member in the table is alive. There
 are two ways out, and both name a cause:
 
-- the connection that carried the latest heartbeat closes: dead at once. Each beat rebinds its sender to the
-  connection it came by, so the late close of an older connection kills no member;
+- the connection that holds the member closes: dead at once. Which connection that is, and when another one
+  takes over, is in `liveness.holders`;
 - silence for longer than the sender announced: dead when `expire` is next called. A member that came alive
   less than `STARTING_MS` ago may be silent for `STARTING_SILENCE_MS_MIN` at least: a process that has just
   started stands still for seconds on a full machine, and to replace it costs clients more than to wait for
@@ -28,8 +28,8 @@ Source: DefaultBrokerHeartbeatManager.java, BrokerLiveInfo.java of 5.4.0; contro
 """
 
 import heapq
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from controller_core.groups.commands import (
     DEFAULT_ELECTION_PRIORITY,
@@ -40,9 +40,16 @@ from controller_core.groups.commands import (
     LiveBroker,
 )
 from controller_core.groups.keys import BrokerId, GroupKey, LogOffset, ReplicaKey
+from controller_core.groups.liveness.entries import (
+    MEMBER_BOUNDS,
+    Death,
+    LiveEntry,
+    TableBounds,
+    forget_link,
+    one_source,
+)
+from controller_core.groups.liveness.holders import Holders
 
-LIVE_BROKERS_MAX = 100_000
-"""More members than this are not taken up: a peer can invent names without end, and each costs memory."""
 EXPIRY_LATENESS_MS_MAX = 1_000
 """How late `expire` may be for the earliest deadline before the table takes itself to have slept."""
 STARTING_MS = 20_000
@@ -57,62 +64,29 @@ SLEEP_GRACE_MS = 1_000
 """Time for overdue members after that: enough to read the heartbeats that wait in the sockets."""
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
-    """A member that left the table.
-
-    Attributes:
-        at_ms: when this table learned it.
-    """
-
-    key: ReplicaKey
-    cause: Cause
-    last_beat_ms: int
-    at_ms: int
-
-
-@dataclass(slots=True)
-class LiveEntry:
-    """What the newest heartbeat of a living member said, and when and where it came in."""
-
-    key: ReplicaKey
-    channel_id: int
-    last_beat_ms: int = 0
-    timeout_ms: int = DEFAULT_HEARTBEAT_TIMEOUT_MS
-    address: str = ""
-    epoch: int = UNKNOWN_EPOCH
-    max_offset: LogOffset = UNKNOWN_OFFSET
-    confirm_offset: LogOffset = UNKNOWN_OFFSET
-    priority: int = DEFAULT_ELECTION_PRIORITY
-    starting_until_ms: int = 0
-    deadline_ms: int = 0
-    heap_deadline_ms: int = 0
-    heap_token: int = 0
-    has_beaten: bool = False
-    """Whether a heartbeat has come.
-
-    A member that only asked for something has not told how far its log goes.
-    """
-
-    def as_live_broker(self) -> LiveBroker:
-        """Return what an election needs to know."""
-        return LiveBroker(self.key.broker_id, self.epoch, self.max_offset, self.priority)
-
-
 class LivenessTable:
     """The living members of all groups, as this node hears them."""
 
-    def __init__(self, *, starting_ms: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        starting_ms: int = 0,
+        bounds: TableBounds = MEMBER_BOUNDS,
+        source_of: Callable[[int], str] = one_source,
+    ) -> None:
         """Begin with an empty table.
 
         Args:
             starting_ms: how long a member that came alive is taken to be starting; 0 for not at all.
+            bounds: members beyond them are not taken up.
+            source_of: returns the source address of a connection.
         """
+        self.holders: Final = Holders(source_of)
+        self._bounds: Final = bounds
         self._starting_ms = starting_ms
         self._members: dict[ReplicaKey, LiveEntry] = {}
         self._groups: dict[GroupKey, dict[int, LiveEntry]] = {}
         self._addresses: dict[str, LiveEntry] = {}
-        self._channels: dict[int, dict[str, set[ReplicaKey]]] = {}
         self._deaths: dict[ReplicaKey, Death] = {}
         self._heap: list[tuple[int, int, ReplicaKey]] = []
         self._tokens = 0
@@ -146,11 +120,14 @@ class LivenessTable:
 
         Returns:
             Whether the member was not alive before, so that a group may now be able to elect. False also for
-            one that is not taken up because the table is full.
+            one that is not taken up because the table is full, and for one of another connection that does
+            not count.
         """
         known = self._members.get(key)
         entry = self._enter(key, channel_id, now_ms) if known is None else known
         if entry is None:
+            return False
+        if known is not None and not self.holders.take(entry, channel_id, now_ms):
             return False
         if entry.address != address:
             self._announced(entry, address)
@@ -162,7 +139,7 @@ class LivenessTable:
         entry.confirm_offset = UNKNOWN_OFFSET if confirm_offset is None else confirm_offset
         entry.priority = DEFAULT_ELECTION_PRIORITY if priority is None else priority
         entry.has_beaten = True
-        self._heard(entry, channel_id, now_ms)
+        self._heard(entry, now_ms)
         return known is None
 
     def touch(self, key: ReplicaKey, channel_id: int, now_ms: int, *, address: str = "") -> bool:
@@ -181,9 +158,10 @@ class LivenessTable:
             if (entered := self.get(key)) is not None:
                 entered.has_beaten = False
             return is_new
-        if address not in {"", known.address}:
-            self._announced(known, address)
-        self._heard(known, channel_id, now_ms)
+        if self.holders.take(known, channel_id, now_ms):
+            if address not in {"", known.address}:
+                self._announced(known, address)
+            self._heard(known, now_ms)
         return False
 
     def _enter(self, key: ReplicaKey, channel_id: int, now_ms: int) -> LiveEntry | None:
@@ -191,12 +169,18 @@ class LivenessTable:
 
         None if the table is full.
         """
-        if len(self._members) >= LIVE_BROKERS_MAX:
+        bounds = self._bounds
+        if (
+            len(self._members) >= bounds.total_max
+            or len(self._groups.get(key.group, ())) >= bounds.group_max
+            or self.holders.count(channel_id) >= bounds.channel_max
+            or self.holders.source_count(channel_id) >= bounds.source_max
+        ):
             return None
         self._deaths.pop(key, None)
         entry = LiveEntry(key, channel_id, starting_until_ms=now_ms + self._starting_ms)
         self._members[key] = self._groups.setdefault(key.group, {})[key.broker_id] = entry
-        self._bind(entry)
+        self.holders.hold(entry, channel_id)
         return entry
 
     def _announced(self, entry: LiveEntry, address: str) -> None:
@@ -209,8 +193,8 @@ class LivenessTable:
         if self._addresses.get(entry.address) is entry:
             del self._addresses[entry.address]
 
-    def _heard(self, entry: LiveEntry, channel_id: int, now_ms: int) -> None:
-        """Note the time and connection of a heartbeat.
+    def _heard(self, entry: LiveEntry, now_ms: int) -> None:
+        """Note the time of a heartbeat.
 
         The deadline follows from its timeout and from the age of the member.
         """
@@ -218,10 +202,6 @@ class LivenessTable:
         is_starting = now_ms < entry.starting_until_ms
         silence_ms = max(entry.timeout_ms, STARTING_SILENCE_MS_MIN) if is_starting else entry.timeout_ms
         entry.deadline_ms = now_ms + silence_ms
-        if entry.channel_id != channel_id:
-            self._unbind(entry)
-            entry.channel_id = channel_id
-            self._bind(entry)
         if not entry.heap_token or entry.deadline_ms < entry.heap_deadline_ms:
             self._schedule(entry)
 
@@ -230,48 +210,60 @@ class LivenessTable:
         entry.heap_deadline_ms, entry.heap_token = entry.deadline_ms, self._tokens
         heapq.heappush(self._heap, (entry.deadline_ms, entry.heap_token, entry.key))
 
-    def _bind(self, entry: LiveEntry) -> None:
-        names = self._channels.setdefault(entry.channel_id, {})
-        names.setdefault(entry.key.broker_name, set()).add(entry.key)
-
-    def _unbind(self, entry: LiveEntry) -> None:
-        names = self._channels[entry.channel_id]
-        keys = names[entry.key.broker_name]
-        keys.discard(entry.key)
-        if not keys:
-            del names[entry.key.broker_name]
-        if not names:
-            del self._channels[entry.channel_id]
-
     def _bury(self, entry: LiveEntry, cause: Cause, now_ms: int) -> Death:
-        self._unbind(entry)
+        self._forget(entry)
+        death = Death(entry.key, cause, entry.last_beat_ms, now_ms)
+        self._deaths[entry.key] = death
+        if len(self._deaths) > self._bounds.total_max:
+            del self._deaths[next(iter(self._deaths))]
+        return death
+
+    def remove(self, key: ReplicaKey) -> LiveEntry | None:
+        """Take a member out that did not die; return its entry."""
+        entry = self._members.get(key)
+        if entry is not None:
+            self._forget(entry)
+        return entry
+
+    def _forget(self, entry: LiveEntry) -> None:
+        self.holders.release(entry)
         self._unannounced(entry)
         del self._members[entry.key]
         group = self._groups[entry.key.group]
         del group[entry.key.broker_id]
         if not group:
             del self._groups[entry.key.group]
-        death = Death(entry.key, cause, entry.last_beat_ms, now_ms)
-        self._deaths[entry.key] = death
-        if len(self._deaths) > LIVE_BROKERS_MAX:
-            del self._deaths[next(iter(self._deaths))]
-        return death
 
-    def channel_closed(self, channel_id: int, now_ms: int) -> list[Death]:
-        """Bury all members whose latest heartbeat came by this connection, in order of their keys."""
-        entries = (self.get(key) for key in self.keys_of_channel(channel_id))
-        return [self._bury(entry, Cause.CONNECTION_CLOSED, now_ms) for entry in entries if entry is not None]
+    def channel_closed(self, channel_id: int, now_ms: int, count_max: int | None = None) -> list[Death]:
+        """Bury the members that a closed connection holds, in order of their keys.
 
-    def expire(self, now_ms: int) -> list[Death]:
-        """Bury all members that have been silent for too long, or spare them if this process has slept.
+        At most `count_max` at once: call it again while the connection holds any.
+        """
+        for key in self.holders.linked(channel_id):
+            if (linked := self.get(key)) is not None:
+                forget_link(linked, channel_id)
+        deaths = []
+        for key in self.holders.keys(channel_id, count_max):
+            entry = self._members[key]
+            if not self.holders.move_on(entry, now_ms):
+                deaths.append(self._bury(entry, Cause.CONNECTION_CLOSED, now_ms))
+                continue
+            entry.deadline_ms = max(now_ms, entry.last_beat_ms + entry.timeout_ms)
+            self._schedule(entry)
+        return deaths
+
+    def expire(self, now_ms: int, count_max: int | None = None) -> list[Death]:
+        """Bury members that have been silent for too long, or spare them if this process has slept.
+
+        At most `count_max` at once: call it again while that many are buried.
 
         Call it at `next_deadline_ms` or a little later, and at least every few hundred milliseconds while it
         is past.
         """
         first_ms = self.next_deadline_ms()
         slept = first_ms is not None and now_ms - first_ms > EXPIRY_LATENESS_MS_MAX
-        deaths = []
-        while (due := self._pop_overdue(now_ms)) is not None:
+        deaths: list[Death] = []
+        while len(deaths) != count_max and (due := self._pop_overdue(now_ms)) is not None:
             if slept:
                 due.deadline_ms = now_ms + SLEEP_GRACE_MS
                 self._schedule(due)
@@ -331,27 +323,20 @@ class LivenessTable:
         return tuple(members[broker_id].as_live_broker() for broker_id in sorted(wanted))
 
     def keys_of_channel(self, channel_id: int) -> tuple[ReplicaKey, ...]:
-        """Return whose latest heartbeat came by a connection."""
-        names = self._channels.get(channel_id, {})
-        return tuple(sorted(key for keys in names.values() for key in keys))
+        """Return the members that a connection holds."""
+        return self.holders.keys(channel_id)
 
     def keys_of(self, channel_id: int, broker_name: str) -> tuple[ReplicaKey, ...]:
-        """Return which members of groups of this name have a connection's latest heartbeats."""
-        return tuple(self._channels.get(channel_id, {}).get(broker_name, ()))
+        """Return which members of groups of this name a connection holds."""
+        return tuple(self.holders.keys_named(channel_id, broker_name))
 
     def cluster_of(self, channel_id: int, broker_name: str) -> str:
-        """Return the cluster of the members with this brokerName whose latest heartbeat came by a connection.
+        """Return the cluster of the members with this brokerName that a connection holds.
 
         It gives requests without a cluster their cluster; empty without such a member, or with members of
         several clusters.
         """
-        names = self._channels.get(channel_id)
-        keys = None if names is None else names.get(broker_name)
-        if not keys:
-            return ""
-        if len(keys) == 1:
-            return next(iter(keys)).cluster
-        clusters = {key.cluster for key in keys}
+        clusters = {key.cluster for key in self.holders.keys_named(channel_id, broker_name)}
         return clusters.pop() if len(clusters) == 1 else ""
 
     def last_death(self, key: ReplicaKey) -> Death | None:

@@ -5,6 +5,13 @@ connections. Every node receives heartbeats, leader or not, so a follower can ta
 closed connection is a death at once; silence is found by a task that sleeps until the earliest deadline, at
 most `TICK_S`.
 
+Only registered members live. A heartbeat in any other name goes into a small table of its own
+(`unregistered`), whose members can neither die nor come alive: it tells of brokers that a store which was
+lost had recorded. They become members when a group registers them, with what their heartbeats told.
+
+Many deaths at once, when one connection held many members, are reported in slices of `SLICE`, between which
+the loop serves others.
+
 A broker's connection also shows its host. After an address takeover on Kubernetes, the announced address may
 lead to another broker, but the heartbeats of a broker come from its own host.
 
@@ -20,16 +27,19 @@ from itertools import islice
 from controller_core.groups.commands import LiveBroker
 from controller_core.groups.elections.first_elections import has_absurd_epoch
 from controller_core.groups.group import Group
-from controller_core.groups.keys import BrokerId, LogOffset, ReplicaKey
-from controller_core.groups.liveness.table import EXPIRY_LATENESS_MS_MAX, STARTING_MS, Death, LivenessTable
+from controller_core.groups.keys import BrokerId, GroupKey, LogOffset, ReplicaKey
+from controller_core.groups.liveness.entries import UNREGISTERED_BOUNDS, Death, LiveEntry
+from controller_core.groups.liveness.holders import NO_CHANNEL_ID
+from controller_core.groups.liveness.table import EXPIRY_LATENESS_MS_MAX, STARTING_MS, LivenessTable
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.headers import BrokerHeartbeatRequestHeader
 from controller_core.remoting.text_bounds import GROUP_MEMBERS_MAX
 from controller_core.server.clock import Clock
 from controller_core.server.common.json_views import Beat
 
-NO_CHANNEL_ID = 0
 TICK_S = 0.1
+SLICE = 256
+"""Deaths that are reported in one turn of the loop."""
 _TICK_MIN_S = 0.005
 _MS_PER_S = 1_000
 
@@ -38,18 +48,23 @@ class HeartbeatReceiver:
     """The liveness table with a clock, and callbacks for deaths and revivals."""
 
     def __init__(self, state: GroupsState, clock: Clock) -> None:
-        self.table = LivenessTable(starting_ms=STARTING_MS)
+        self._hosts: dict[int, str] = {}
+        self.table = LivenessTable(starting_ms=STARTING_MS, source_of=self.host_of)
+        self.unregistered = LivenessTable(bounds=UNREGISTERED_BOUNDS, source_of=self.host_of)
         self.listening_since_ms = clock.now_ms()
         self.on_deaths: Callable[[list[Death]], None] = _ignore
         self.on_revival: Callable[[ReplicaKey], None] = _ignore
         self._state = state
         self._clock = clock
-        self._hosts: dict[int, str] = {}
         self._first_beats: dict[ReplicaKey, asyncio.Event] = {}
 
     def channel_opened(self, channel_id: int, peer: str) -> None:
         """Learn of a connection and the address of its other end."""
         self._hosts[channel_id] = peer.rpartition(":")[0]
+
+    def host_of(self, channel_id: int) -> str:
+        """Return the source address of an open connection; empty without one."""
+        return self._hosts.get(channel_id, "")
 
     def direct_address(self, announced: str) -> str:
         """Return the `host:port` at which the living member that announced this address can be reached.
@@ -63,7 +78,11 @@ class HeartbeatReceiver:
     def beat(self, channel_id: int, header: BrokerHeartbeatRequestHeader, broker_id: BrokerId) -> ReplicaKey:
         """Take up a heartbeat (904); return the key of its sender."""
         key = ReplicaKey(header.cluster_name, header.broker_name, broker_id)
-        is_new = self.table.beat(
+        is_registered = self._is_registered(key)
+        if not is_registered and self.table.is_alive(key):
+            self.table.remove(key)  # an administrator has cleaned it out of its group
+        table = self.table if is_registered else self.unregistered
+        is_new = table.beat(
             key,
             channel_id,
             self._clock.now_ms(),
@@ -76,9 +95,37 @@ class HeartbeatReceiver:
         )
         if self._first_beats and (awaited := self._first_beats.pop(key, None)) is not None:
             awaited.set()
-        if is_new:
+        if is_new and is_registered:
+            self.unregistered.remove(key)
             self.on_revival(key)
         return key
+
+    def registered(self, key: GroupKey) -> None:
+        """Learn that a group may have new members: those that have sent heartbeats live from now on."""
+        for member in self.unregistered.alive(key):
+            replica = ReplicaKey(*key, member.id)
+            if self._is_registered(replica) and (entry := self.unregistered.remove(replica)) is not None:
+                self._take_over(entry)
+
+    def _take_over(self, told: LiveEntry) -> None:
+        """Take up a member with what its latest heartbeat told before it was registered."""
+        is_new = self.table.beat(
+            told.key,
+            told.channel_id,
+            told.last_beat_ms,
+            timeout_ms=told.timeout_ms,
+            epoch=told.epoch,
+            max_offset=told.max_offset,
+            confirm_offset=told.confirm_offset,
+            priority=told.priority,
+            address=told.address,
+        )
+        if is_new:
+            self.on_revival(told.key)
+
+    def _is_registered(self, key: ReplicaKey) -> bool:
+        group = self._state.get(key.group)
+        return group is not None and key.broker_id in group.replicas
 
     async def has_beaten(self, key: ReplicaKey, within_s: float) -> bool:
         """Return whether a heartbeat of a member has come, waiting for the first one."""
@@ -97,7 +144,7 @@ class HeartbeatReceiver:
         """Return the unregistered ids whose heartbeats name this group and tell a master epoch."""
         return tuple(
             member.id
-            for member in self.table.alive(group.key)
+            for member in self.unregistered.alive(group.key)
             if member.id not in group.replicas and member.epoch > 0 and not has_absurd_epoch(group, member)
         )
 
@@ -109,8 +156,7 @@ class HeartbeatReceiver:
         alive = self.table.is_alive(key)
         if alive and channel_id == NO_CHANNEL_ID:
             return False
-        group = self._state.get(key.group)
-        if group is None or key.broker_id not in group.replicas:
+        if not self._is_registered(key):
             return False
         revived = self.table.touch(key, channel_id, self._clock.now_ms(), address=address)
         if revived:
@@ -118,9 +164,15 @@ class HeartbeatReceiver:
         return revived
 
     def channel_closed(self, channel_id: int) -> None:
-        """Remove the members whose latest heartbeat came over this connection."""
-        self._hosts.pop(channel_id, None)
-        if deaths := self.table.channel_closed(channel_id, self._clock.now_ms()):
+        """Remove the members that this connection holds."""
+        now_ms = self._clock.now_ms()
+        self.unregistered.channel_closed(channel_id, now_ms)
+        deaths = self.table.channel_closed(channel_id, now_ms, SLICE)
+        if self.table.holders.count(channel_id):
+            asyncio.get_running_loop().call_soon(self.channel_closed, channel_id)
+        else:
+            self._hosts.pop(channel_id, None)
+        if deaths:
             self.on_deaths(deaths)
 
     def alive_of(self, cluster: str, broker_name: str) -> tuple[LiveBroker, ...]:
@@ -166,8 +218,10 @@ class HeartbeatReceiver:
             if now_ms - last_ms > EXPIRY_LATENESS_MS_MAX:
                 self.listening_since_ms = now_ms  # this process slept, so missing heartbeats prove nothing
             last_ms = now_ms
-            if deaths := self.table.expire(now_ms):
+            self.unregistered.expire(now_ms, SLICE)
+            while deaths := self.table.expire(now_ms, SLICE):
                 self.on_deaths(deaths)
+                await asyncio.sleep(0)
 
     def _delay_s(self) -> float:
         deadline_ms = self.table.next_deadline_ms()

@@ -17,19 +17,20 @@ a proposal is unknown, the next scan decides.
 
 import asyncio
 import logging
+from itertools import islice
 from typing import Final, Protocol
 
 from controller_core.groups.commands import Cause, ElectMaster, Suspicion
 from controller_core.groups.elections.first_elections import is_first
 from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey, ReplicaKey
+from controller_core.groups.liveness.entries import Death
 from controller_core.groups.liveness.scan import (
     ElectionNeed,
     election_need,
     groups_needing_election,
     may_elect,
 )
-from controller_core.groups.liveness.table import Death
 from controller_core.groups.replies import RoleNotice
 from controller_core.server.clock import Clock
 from controller_core.server.elections.first_elections import FirstElections, RoleUnknownError
@@ -43,6 +44,7 @@ from controller_core.server.proposals.submission import CommandSubmitter
 from controller_core.server.settings.live_config import LiveConfig
 
 RETRY_S: Final = 0.02
+REVIVED_GROUPS_AT_ONCE: Final = 64
 TELL_AGAIN_NS: Final = 10_000_000_000
 """How old an election may be for a new leader to tell of it again; brokers' own poll finds out after 5 s."""
 _MS_PER_S = 1_000
@@ -85,6 +87,7 @@ class LeaderElections:
         self._first_elections = first_elections
         self._running: dict[GroupKey, asyncio.Task[None]] = {}
         self._again: set[GroupKey] = set()
+        self._revived: dict[GroupKey, None] = {}
         self._wake = asyncio.Event()
         self._gained = False
 
@@ -109,9 +112,22 @@ class LeaderElections:
                 self._start(_need_after(group, death))
 
     def on_revival(self, key: ReplicaKey) -> None:
-        """Act on a member that came alive: its group may be able to elect now."""
-        if self._node.is_leader:
-            self._look_at(key.group)
+        """Act on a member that came alive: its group may be able to elect now.
+
+        Why not at once: many members of one group may come alive in one turn of the loop, and a look at the
+        group costs O(its members).
+        """
+        if not self._revived:
+            asyncio.get_running_loop().call_soon(self._look_at_revived)
+        self._revived[key.group] = None
+
+    def _look_at_revived(self) -> None:
+        for key in tuple(islice(self._revived, REVIVED_GROUPS_AT_ONCE)):
+            del self._revived[key]
+            if self._node.is_leader:
+                self._look_at(key)
+        if self._revived:
+            asyncio.get_running_loop().call_soon(self._look_at_revived)
 
     def wake(self) -> None:
         """Leadership was gained: finish the work of the previous leader."""

@@ -27,12 +27,14 @@ Never here: a decision. Handlers read the state or hand a request to the control
 import asyncio
 import json
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Protocol
 
 from aiohttp import web
 
-from controller_core.channel.http_log import server_log
+from controller_core import limits
+from controller_core.channel.http_port import HttpPort
 from controller_core.groups.history import EventsPage
 from controller_core.remoting.errors import shown
 from controller_core.server.common import json_views
@@ -40,10 +42,8 @@ from controller_core.server.common.http_errors import HttpError, errors_as_json,
 from controller_core.server.http_api.changes import ChangeRoutes, ChangesView
 
 APPLIED_INDEX_HEADER = "Rmqha-Applied-Index"
-EVENT_STREAMS_MAX = 128
 EVENTS_PAGE_MAX = 500
 FAILOVERS_PAGE_MAX = 1_000
-BODY_BYTES_MAX = 16_384
 NUMBER_MAX = 2**63 - 1
 """Largest number in a query."""
 _NUMBER_DIGITS_MAX = len(str(NUMBER_MAX))
@@ -117,26 +117,25 @@ class NodeHttpServer:
         """TLS of the port; set before `start`."""
         self._controller = controller
         self._changes = ChangeRoutes(controller)
-        self._runner: web.AppRunner | None = None
-        self._streams = 0
+        self._port: HttpPort | None = None
+        self._streams: Counter[str | None] = Counter()
         self._stopping = asyncio.Event()
 
     async def start(self, host: str, port: int) -> None:
         """Listen; a port in use raises OSError."""
-        self._runner = web.AppRunner(
-            self._application(), access_log=None, logger=server_log(), shutdown_timeout=_SHUTDOWN_S
-        )
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host, port, ssl_context=self.server_ssl).start()
+        self._port = HttpPort(self._application(), shutdown_s=_SHUTDOWN_S)
+        await self._port.start(host, port, self.server_ssl)
 
     async def stop(self) -> None:
         """End event streams and close."""
         self._stopping.set()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._port is not None:
+            await self._port.stop()
 
     def _application(self) -> web.Application:
-        application = web.Application(middlewares=[errors_as_json], client_max_size=BODY_BYTES_MAX)
+        application = web.Application(
+            middlewares=[errors_as_json], client_max_size=limits.HTTP_BODY_BYTES_MAX
+        )
         application.add_routes(
             [
                 web.get("/livez", self._livez),
@@ -197,18 +196,26 @@ class NodeHttpServer:
     async def _events(self, request: web.Request) -> web.StreamResponse:
         after = _query_int(request, "after", 0)
         follow = _query_bool(request, "follow", default=True)
-        if self._streams >= EVENT_STREAMS_MAX:
-            raise HttpError(503, f"more than {EVENT_STREAMS_MAX} event streams are open")
+        source = request.remote
+        if self._streams.total() >= limits.EVENT_STREAMS_MAX:
+            raise HttpError(503, f"{limits.EVENT_STREAMS_MAX} event streams are open, which is the most")
+        if self._streams[source] >= limits.SOURCE_EVENT_STREAMS_MAX:
+            problem = (
+                f"{limits.SOURCE_EVENT_STREAMS_MAX} event streams of {source} are open, which is the most"
+            )
+            raise HttpError(503, problem)
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
-        await response.prepare(request)
-        self._streams += 1
+        self._streams[source] += 1
         try:
+            await response.prepare(request)
             async for lines in self._event_lines(request, after, follow=follow):
                 await response.write(lines)
         except ConnectionResetError:
             pass  # the reader is gone, which is how streams end
         finally:
-            self._streams -= 1
+            self._streams[source] -= 1
+            if not self._streams[source]:
+                del self._streams[source]
         return response
 
     async def _event_lines(self, request: web.Request, after: int, *, follow: bool) -> AsyncIterator[bytes]:

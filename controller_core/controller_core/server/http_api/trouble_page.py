@@ -8,7 +8,7 @@ from typing import Final
 
 from aiohttp import web
 
-from controller_core.channel.http_log import server_log
+from controller_core.channel.http_port import HttpPort
 from controller_core.server.common.http_errors import HttpError, errors_as_json
 from controller_core.server.settings.config import Settings
 
@@ -21,30 +21,25 @@ class TroublePage:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._problem = ""
-        self._runner: web.AppRunner | None = None
+        self._port: HttpPort | None = None
 
     async def show(self, problem: str) -> None:
         """Say from now on that this is wrong; a port that cannot be had is done without."""
         self._problem = problem
-        if self._runner is not None:
+        if self._port is not None:
             return
         application = web.Application(middlewares=[errors_as_json])
         application.add_routes([web.get("/livez", self._livez), web.route("*", "/{path:.*}", self._other)])
-        self._runner = web.AppRunner(
-            application, access_log=None, logger=server_log(), shutdown_timeout=_SHUTDOWN_S
-        )
-        await self._runner.setup()
+        self._port = HttpPort(application, shutdown_s=_SHUTDOWN_S)
         settings = self._settings
         with contextlib.suppress(OSError):
-            await web.TCPSite(
-                self._runner, settings.listen_host, settings.http_port(settings.self_peer)
-            ).start()
+            await self._port.start(settings.listen_host, settings.http_port(settings.self_peer))
 
     async def close(self) -> None:
         """Free the port."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._port is not None:
+            await self._port.stop()
+            self._port = None
 
     async def _livez(self, _request: web.Request) -> web.StreamResponse:
         return web.Response(text="ok\n")

@@ -20,6 +20,7 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import Final, cast
 
+from controller_core.channel.sockets import address_text
 from controller_core.raft.errors import RefusedMessageError
 from controller_core.raft.types import Message
 from controller_core.server.node.types import Receiver
@@ -231,6 +232,11 @@ class IncomingLink(asyncio.Protocol):
             self._refuse(FORM, error)
         except RefusedMessageError as error:
             self._refuse(error.reason, error)
+
+    @property
+    def host(self) -> str:
+        """The address of the other end, without a port, as an address is written before one."""
+        return address_text(self._peername).rpartition(":")[0]
 
     def _refuse(self, reason: str, error: Exception) -> None:
         self._refused(self._peername, reason, str(error))

@@ -148,6 +148,10 @@ class PeerTransport:
         """Return what the peers that are connected to us said of themselves, by Raft id."""
         return {link.greeting.from_id: link.greeting for link in self._incoming if link.greeting is not None}
 
+    def peer_hosts(self) -> set[str]:
+        """Return the hosts of the peers whose greeting this node has accepted."""
+        return {link.host for link in self._incoming if link.greeting is not None}
+
     def set_peers(self, peers: Mapping[int, KnownPeer]) -> None:
         """Learn who the peers are now; connections that would be refused by now are closed."""
         for node_id in self._peers.keys() - peers.keys():

@@ -20,6 +20,8 @@ from controller_core.channel.errors import ConnectError
 from controller_core.remoting.command import RemotingCommand
 
 FORWARDED_BY_FIELD: Final = "rmqhaForwardedBy"
+TOKEN_FIELD: Final = "rmqhaToken"  # noqa: S105 - the name of a field
+"""The cluster's token in a request of an administrator; it is not sent on."""
 CLUSTER_FIELD: Final = "rmqhaCluster"
 FATE_UNKNOWN_FIELD: Final = "rmqhaFateUnknown"
 """In the answer 2007 to a forwarded request: it may yet be carried out."""
@@ -59,7 +61,8 @@ class Forwarder:
         marks = {FORWARDED_BY_FIELD: self._self_name}
         if cluster:
             marks[CLUSTER_FIELD] = cluster
-        copy = RemotingCommand.request(request.code, {**(request.ext or {}), **marks}, request.body)
+        ext = {name: value for name, value in (request.ext or {}).items() if name != TOKEN_FIELD}
+        copy = RemotingCommand.request(request.code, {**ext, **marks}, request.body)
         connection = await self._connection(leader_id)
         answer = await connection.call(copy, CALL_TIMEOUT_S)
         return RemotingCommand.response_to(request, answer.code, answer.ext, answer.remark, answer.body)

@@ -27,6 +27,7 @@ from controller_core.groups.commands import AnyCommand
 from controller_core.groups.group import Group
 from controller_core.groups.keys import BrokerId, GroupKey, ReplicaKey
 from controller_core.groups.liveness import scan
+from controller_core.groups.liveness.holders import NO_CHANNEL_ID
 from controller_core.groups.replies import GroupReply
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import SyncStateSet, decode_names
@@ -36,7 +37,7 @@ from controller_core.remoting.errors import BodyError
 from controller_core.remoting.frame import PreparedAnswer
 from controller_core.server.clock import Clock
 from controller_core.server.elections.first_elections import FirstElections
-from controller_core.server.elections.heartbeats import NO_CHANNEL_ID, HeartbeatReceiver
+from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.node.state_machine import GroupsMachine
 from controller_core.server.proposals.commands import CommandMaker
 from controller_core.server.requests import answers
@@ -94,7 +95,7 @@ class Handlers:
         self._peers = peers or (lambda: config.settings.peers)
         self._clock = clock
         self._first_elections = first_elections
-        self._unknown = UnknownMembers(machine.state, heartbeats.table)
+        self._unknown = UnknownMembers(machine.state, heartbeats.table, heartbeats.unregistered)
         self._prepared = PreparedAnswers()
         self._lease_seen_ms = -1
         self._local: dict[int, Callable[[int, RemotingCommand], Answer]] = {

@@ -4,8 +4,9 @@ A connection has a number for the liveness table: what beats over it lives and d
 waiting run in tasks of their own, so pipelined requests never wait for one another. A oneway request is never
 answered, whatever became of it.
 
-Bound: `REQUESTS_WAITING_MAX` requests may wait at a time; beyond, a request is answered with code 2 (busy) at
-once.
+Bounds: `REQUESTS_WAITING_MAX` requests may wait at a time; beyond, a request is answered with code 2 (busy)
+at once. What strangers may send and make this port hold is in `limits`; connections of living members
+keep their places.
 """
 
 import asyncio
@@ -16,22 +17,23 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Final
 
+from controller_core import limits
 from controller_core.channel.connection import Connection
-from controller_core.channel.endpoints import Server, ServerTls, serve
+from controller_core.channel.deadlines import ProgressDeadlines
+from controller_core.channel.endpoints import PortBounds, Server, ServerTls, serve
 from controller_core.channel.errors import ConnectionClosedError
+from controller_core.channel.memory import MemoryBudget
+from controller_core.channel.open_files import connections_allowed
+from controller_core.groups.liveness.holders import NO_CHANNEL_ID
 from controller_core.remoting.codes import ResponseCode
-from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.command import RemotingCommand, failure
 from controller_core.remoting.errors import FrameError, RemotingProtocolError
-from controller_core.remoting.frame import PreparedAnswer
+from controller_core.remoting.frame import CONTROL_BOUNDS, PreparedAnswer
 from controller_core.server.common.metrics import Metrics, PortNumbers
-from controller_core.server.elections.heartbeats import NO_CHANNEL_ID, HeartbeatReceiver
+from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.requests.handlers import Handlers
+from controller_core.server.requests.sender_rules import SenderRules
 
-REQUESTS_WAITING_MAX: Final = 50_000
-ANSWERS_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Answers that may wait for a client that does not read: some times the largest one."""
-REQUEST_BYTES_MAX: Final = 4 * 1024 * 1024
-"""The largest is a 1006 that names all groups: 10,000 names are some 300 kB."""
 BUSY_REMARK: Final = "the controller is busy, try later"
 
 _log = logging.getLogger(__name__)
@@ -40,26 +42,36 @@ _log = logging.getLogger(__name__)
 class RemotingServer:
     """Serves RocketMQ's requests on one port."""
 
-    def __init__(self, handlers: Handlers, heartbeats: HeartbeatReceiver, metrics: Metrics) -> None:
+    def __init__(
+        self, handlers: Handlers, heartbeats: HeartbeatReceiver, metrics: Metrics, rules: SenderRules
+    ) -> None:
         self._handlers = handlers
+        self._rules = rules
         self._heartbeats = heartbeats
         self._metrics = metrics
         self._channel_ids = itertools.count(NO_CHANNEL_ID + 1)
+        self._connections: dict[int, Connection] = {}
+        heartbeats.table.holders.on_channel = self._keep
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: Server | None = None
         self._stopping = False
         self._broken = 0
+        self.budget = MemoryBudget(limits.HELD_BYTES_MAX)
 
-    async def start(self, host: str, port: int, tls: ServerTls | None = None) -> None:
+    async def start(
+        self, host: str, port: int, tls: ServerTls | None = None, *, source_connections_max: int
+    ) -> None:
         """Listen; a port in use raises OSError."""
-        self._server = await serve(
-            host,
-            port,
-            self._on_connection,
-            unsent_bytes_max=ANSWERS_BYTES_MAX,
-            frame_bytes_max=REQUEST_BYTES_MAX,
-            tls=tls,
+        bounds = PortBounds(
+            connections_max=connections_allowed(limits.CONNECTIONS_MAX),
+            source_connections_max=source_connections_max,
+            frames=CONTROL_BOUNDS,
+            unsent_bytes_max=limits.UNSENT_ANSWERS_BYTES_MAX,
+            budget=self.budget,
+            deadlines=ProgressDeadlines(),
+            shares_turns=True,
         )
+        self._server = await serve(host, port, self._on_connection, bounds, tls=tls)
 
     def numbers(self) -> PortNumbers:
         """Return the connections that are open, and those turned away so far."""
@@ -79,11 +91,18 @@ class RemotingServer:
 
     def _on_connection(self, connection: Connection) -> None:
         channel_id = next(self._channel_ids)
+        self._connections[channel_id] = connection
         self._heartbeats.channel_opened(channel_id, connection.peer)
         connection.on_request = partial(self._on_request, channel_id)
         connection.on_closed(lambda _connection, reason: self._on_closed(channel_id, reason))
 
+    def _keep(self, channel_id: int, carries_members: bool) -> None:
+        connection = self._connections.get(channel_id)
+        if connection is not None and self._server is not None:
+            self._server.keep(connection, kept=carries_members)
+
     def _on_closed(self, channel_id: int, reason: Exception | None) -> None:
+        del self._connections[channel_id]
         if isinstance(reason, FrameError | ConnectionClosedError):
             self._broken += 1
         if not self._stopping:
@@ -93,23 +112,30 @@ class RemotingServer:
         self, channel_id: int, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand | PreparedAnswer | None:
         try:
-            answer = self._handlers.handle(channel_id, request)
+            refusal = self._rules.refusal(channel_id, request, has_certificate=connection.has_certificate)
+            answer = refusal or self._handlers.handle(channel_id, request)
         except RemotingProtocolError as error:
-            answer = _failure(request, error)
+            answer = failure(request, error)
         if isinstance(answer, PreparedAnswer):
             self._metrics.request(request.code, answer.command.code)
             return answer
         if answer is None or isinstance(answer, RemotingCommand):
             self._metrics.request(request.code, None if answer is None else answer.code)
             return answer
-        if len(self._tasks) >= REQUESTS_WAITING_MAX:
+        if len(self._tasks) >= limits.REQUESTS_WAITING_MAX:
             answer.close()
             self._metrics.request(request.code, ResponseCode.SYSTEM_BUSY)
             return RemotingCommand.response_to(request, ResponseCode.SYSTEM_BUSY, remark=BUSY_REMARK)
         task = asyncio.create_task(self._finish(connection, request, answer))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        request_bytes = request.size_bytes()
+        connection.hold(request_bytes)
+        task.add_done_callback(partial(self._finished, connection, request_bytes))
         return None
+
+    def _finished(self, connection: Connection, request_bytes: int, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        connection.hold(-request_bytes)
 
     async def _finish(
         self,
@@ -120,18 +146,11 @@ class RemotingServer:
         try:
             response = await answer
         except RemotingProtocolError as error:
-            response = _failure(request, error)
+            response = failure(request, error)
         except Exception as error:
             _log.exception("request %d from %s failed", request.code, connection.peer)
-            response = _failure(request, error)
+            response = failure(request, error)
         self._metrics.request(request.code, None if request.is_oneway else response.code)
         if not request.is_oneway:
             with contextlib.suppress(ConnectionClosedError):
                 connection.send(response)
-
-
-def _failure(request: RemotingCommand, error: Exception) -> RemotingCommand:
-    """Answer as Java does when a handler throws: code 1 and the exception's text."""
-    return RemotingCommand.response_to(
-        request, ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}"
-    )

@@ -59,10 +59,11 @@ class _UnknownMember:
 class UnknownMembers:
     """Remembers registrations of unknown ids, and decides which ids are taken up."""
 
-    def __init__(self, state: GroupsState, table: LivenessTable) -> None:
-        """Take the applied groups and the living members; both are read only."""
+    def __init__(self, state: GroupsState, table: LivenessTable, unregistered: LivenessTable) -> None:
+        """Take the applied groups, the living members and the unregistered senders; all are read only."""
         self._state = state
         self._table = table
+        self._unregistered = unregistered
         self._asked: dict[ReplicaKey, _UnknownMember] = {}
 
     def may_take_up(self, header: RegisterBrokerToControllerRequestHeader, now_ms: int) -> bool:
@@ -86,7 +87,7 @@ class UnknownMembers:
         None if nothing is known against it.
         """
         key = _key_of(header)
-        living = self._table.get(key)
+        living = self._table.get(key) or self._unregistered.get(key)
         if (
             living is not None
             and living.address not in {"", header.broker_address}
@@ -100,7 +101,7 @@ class UnknownMembers:
 
     def beats_unregistered(self, channel_id: int, broker_name: str) -> bool:
         """Say whether a connection carries heartbeats of a member of this group that is not recorded."""
-        for key in self._table.keys_of(channel_id, broker_name):
+        for key in self._unregistered.keys_of(channel_id, broker_name):
             group = self._state.get(key.group)
             if group is not None and key.broker_id not in group.replicas:
                 return True

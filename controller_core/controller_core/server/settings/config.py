@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from controller_core import limits
 from controller_core.server.settings.keys import (
     DERIVED_KEYS,
     INERT_DEFAULTS,
@@ -184,12 +185,27 @@ class Settings:
         10_000_000,
         "Applied entries between two snapshots. More: longer log and restart; fewer: more writing.",
     )
+    source_connections_max: int = int_key(
+        "sourceConnectionsMax",
+        limits.SOURCE_CONNECTIONS_MAX,
+        8,
+        limits.CONNECTIONS_MAX,
+        "Connections of one source address to the remoting port that do not carry the heartbeats of a living "
+        "member. When there are more, the oldest is closed. Raise it if a whole fleet starts behind one NAT.",
+    )
     http_token: str = text_key(
         "httpToken",
         "",
         "Bearer token that a request which changes state must carry over HTTP; empty: only loopback may "
         "change state.",
         secret=True,
+    )
+    plain_admin_requests: str = text_key(
+        "plainAdminRequests",
+        "auto",
+        "Whether mqadmin on other hosts may change a setting (1009), remove brokers (1011) and designate a "
+        "master (1002) without a client certificate or the cluster's token: true, false, or auto for true as "
+        "long as the remoting port has no certificate.",
     )
     found_with_majority: bool = bool_key(
         "foundWithMajority",
@@ -276,6 +292,7 @@ class Settings:
         for key, value, allowed in (
             ("tls.server.mode", self.tls_server_mode, ("disabled", "permissive", "enforcing")),
             ("tls.server.need.client.auth", self.tls_server_client_auth, ("none", "optional", "require")),
+            ("plainAdminRequests", self.plain_admin_requests, ("auto", "true", "false")),
         ):
             if value not in allowed:
                 raise InvalidSettingError(key, value, f"must be one of {', '.join(allowed)}")

@@ -22,11 +22,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from controller_core.channel.log_rate import LogRate
+from controller_core.remoting.errors import shown
 from controller_core.server.logs import bind
 from controller_core.server.settings import config, keys, properties
 from controller_core.server.settings.config import InvalidSettingError, KeyInfo, Settings
 
 _log = logging.getLogger(__name__)
+_log_refused = LogRate(_log, logging.WARNING)
 
 BLACK_LIST_REMARK = "Can not update config in black list."
 _ALWAYS_BLACK_LISTED = frozenset({"configBlackList", "configStorePath", "rocketmqHome"})
@@ -120,7 +123,7 @@ class LiveConfig:
                 if info := self._infos.get(key):
                     keys.parse_value(info, value)
             except InvalidSettingError as error:
-                _log.warning("a setting keeps its value", extra=bind(error=str(error)))
+                _log_refused("a setting keeps its value: %s", shown(str(error)))
                 continue
             accepted[key] = value.strip()
         return accepted

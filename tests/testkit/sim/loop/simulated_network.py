@@ -218,6 +218,9 @@ class _End(asyncio.Transport):
         """Say whether it has ended."""
         return self._ended
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Take limits of a buffer that is always empty."""
+
     def get_write_buffer_size(self) -> int:
         """Nothing of the sender's waits in its own process."""
         return 0

@@ -1,5 +1,7 @@
 """Liveness: connections, silence, and the content of heartbeats."""
 
+from dataclasses import dataclass
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -7,13 +9,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from controller_core.groups.commands import DEFAULT_ELECTION_PRIORITY, Cause, LiveBroker
 from controller_core.groups.keys import ReplicaKey
-from controller_core.groups.liveness import table as liveness_table
+from controller_core.groups.liveness.entries import Death, TableBounds
+from controller_core.groups.liveness.holders import MOVE_AFTER_MS
 from controller_core.groups.liveness.table import (
     EXPIRY_LATENESS_MS_MAX,
     SLEEP_GRACE_MS,
     STARTING_MS,
     STARTING_SILENCE_MS_MIN,
-    Death,
     LivenessTable,
 )
 from testkit.raft.groups import KEY
@@ -205,9 +207,9 @@ def test_a_death_is_remembered_until_the_broker_is_heard_again() -> None:
     assert table.last_death(ONE) is None
 
 
-def test_a_full_table_takes_up_nobody_new_and_keeps_who_is_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(liveness_table, "LIVE_BROKERS_MAX", 2)
-    table = LivenessTable()
+@pytest.mark.parametrize("bounds", [(2, 9, 9, 9), (9, 2, 9, 9), (9, 9, 2, 9), (9, 9, 9, 2)])
+def test_a_full_table_takes_up_nobody_new_and_keeps_who_is_in(bounds: tuple[int, int, int, int]) -> None:
+    table = LivenessTable(bounds=TableBounds(*bounds))
     table.beat(ONE, 7, 0)
     table.beat(TWO, 7, 0)
     assert not table.beat(THREE, 7, 0)
@@ -224,13 +226,55 @@ def test_beats_leave_the_heap_as_small_as_the_table() -> None:
     assert len(table._heap) == 1
 
 
+@dataclass
+class NaiveMember:
+    """A member by the tables of `liveness.holders`, written a second time; 0 is not a connection."""
+
+    holder: int
+    beat_ms: int = 0
+    timeout_ms: int = 0
+    deadline_ms: int = 0
+    home: tuple[int, int] = (0, 0)
+    rival: tuple[int, int] = (0, 0)
+
+    def beat(self, channel: int, now_ms: int, timeout_ms: int) -> None:
+        """Take a heartbeat."""
+        silent = now_ms - self.beat_ms >= min(MOVE_AFTER_MS, self.timeout_ms // 2)
+        if channel not in (self.holder, self.home[0]):
+            if self.deadline_ms and not silent:
+                self.rival = (channel, now_ms)
+                return
+            if self.deadline_ms:
+                self.home, self.rival = (self.home if self.home[0] else (self.holder, self.beat_ms)), (0, 0)
+        elif channel != self.holder:
+            self.home = self.rival = (0, 0)
+        self.holder, self.beat_ms, self.timeout_ms = channel, now_ms, timeout_ms
+        self.deadline_ms = now_ms + timeout_ms
+
+    def survives(self, channel: int, now_ms: int) -> bool:
+        """Return whether the member lives on after the close of a connection."""
+        if self.home[0] == channel:
+            self.home = (0, 0)
+        if self.rival[0] == channel:
+            self.rival = (0, 0)
+        if self.holder != channel:
+            return True
+        heir = self.home if self.home[0] else self.rival
+        if not heir[0] or (not self.home[0] and now_ms - heir[1] > MOVE_AFTER_MS):
+            return False
+        self.holder, self.beat_ms = heir
+        self.home = self.rival = (0, 0)
+        self.deadline_ms = max(now_ms, self.beat_ms + self.timeout_ms)
+        return True
+
+
 class LivenessAgainstNaive(RuleBasedStateMachine):
     """The table against a dictionary that is walked whole. The clock never jumps over a second here."""
 
     def __init__(self) -> None:
         super().__init__()
         self.table = LivenessTable()
-        self.naive: dict[ReplicaKey, tuple[int, int]] = {}
+        self.naive: dict[ReplicaKey, NaiveMember] = {}
         self.now_ms = 0
 
     @rule(broker_id=st.integers(1, 4), channel=st.integers(1, 3), timeout_ms=st.integers(1, 900))
@@ -239,12 +283,12 @@ class LivenessAgainstNaive(RuleBasedStateMachine):
         key = ReplicaKey(*KEY, broker_id)
         came_alive = self.table.beat(key, channel, self.now_ms, timeout_ms=timeout_ms)
         assert came_alive == (key not in self.naive)
-        self.naive[key] = (channel, self.now_ms + timeout_ms)
+        self.naive.setdefault(key, NaiveMember(channel)).beat(channel, self.now_ms, timeout_ms)
 
     @rule(channel=st.integers(1, 3))
     def close(self, channel: int) -> None:
         """Close a connection."""
-        dead = sorted(key for key, (bound, _) in self.naive.items() if bound == channel)
+        dead = sorted(key for key, member in self.naive.items() if not member.survives(channel, self.now_ms))
         assert [death.key for death in self.table.channel_closed(channel, self.now_ms)] == dead
         self.naive = {key: value for key, value in self.naive.items() if key not in dead}
 
@@ -252,7 +296,7 @@ class LivenessAgainstNaive(RuleBasedStateMachine):
     def wait(self, step_ms: int) -> None:
         """Let time pass."""
         self.now_ms += step_ms
-        dead = {key for key, (_, deadline_ms) in self.naive.items() if deadline_ms < self.now_ms}
+        dead = {key for key, member in self.naive.items() if member.deadline_ms < self.now_ms}
         assert {death.key for death in self.table.expire(self.now_ms)} == dead
         self.naive = {key: value for key, value in self.naive.items() if key not in dead}
 
@@ -261,7 +305,7 @@ class LivenessAgainstNaive(RuleBasedStateMachine):
         """Compare who lives, and until when."""
         alive = [broker.id for broker in self.table.alive(KEY)]
         assert alive == sorted(key.broker_id for key in self.naive)
-        deadlines = [deadline_ms for _, deadline_ms in self.naive.values()]
+        deadlines = [member.deadline_ms for member in self.naive.values()]
         assert self.table.next_deadline_ms() == min(deadlines, default=None)
         assert len(self.table) == len(self.naive)
 
@@ -278,7 +322,7 @@ def test_a_connection_tells_the_cluster_of_those_who_beat_over_it() -> None:
     assert (table.cluster_of(7, "nobody"), table.cluster_of(8, "b")) == ("", "")
     table.beat(ReplicaKey("c2", "b", 1), 7, 0)
     assert table.cluster_of(7, "b") == ""
-    table.beat(ReplicaKey("c2", "b", 1), 8, 1)
+    table.beat(ReplicaKey("c2", "b", 1), 8, MOVE_AFTER_MS)
     assert (table.cluster_of(7, "b"), table.cluster_of(8, "b")) == ("c1", "c2")
-    table.channel_closed(7, 2)
+    table.channel_closed(7, MOVE_AFTER_MS + 1)
     assert table.cluster_of(7, "b") == ""

@@ -5,8 +5,8 @@ The time is `firstElectionWaitMs` after the last member's registration, to the m
 
 import pytest
 
-from controller_core.groups.commands import LiveBroker
-from controller_core.groups.keys import ReplicaKey
+from controller_core.groups.keys import BrokerId
+from controller_core.remoting import headers
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.common.broker_questions import RefusedError
 from controller_core.server.elections.first_elections import STRANGER_WAITS, FirstElections
@@ -38,22 +38,22 @@ class LeaderWithOldMembers:
     def take_up(self, broker_id: int) -> None:
         """Record an id; its member is not heard yet."""
         self.driver.register(broker_id, f"a:{broker_id}", take_up=True)
+        self.hearing.registered(KEY)
 
     def hear(self, *broker_ids: int) -> None:
         """Take a heartbeat of each of these members, which tells epoch 4 and the end of its log."""
         for broker_id in broker_ids:
-            told = LiveBroker(broker_id, epoch=4, max_offset=100)
-            self.hearing.table.beat(
-                ReplicaKey(*KEY, broker_id),
+            header = headers.BrokerHeartbeatRequestHeader(
+                KEY.cluster,
+                f"a:{broker_id}",
+                KEY.broker_name,
                 broker_id,
-                self.clock.now_ms(),
-                timeout_ms=SILENT_AFTER_MS,
-                epoch=told.epoch,
-                max_offset=told.max_offset,
+                epoch=4,
+                max_offset=100,
                 confirm_offset=-1,
-                priority=told.priority,
-                address=f"a:{broker_id}",
+                heartbeat_timeout_mills=SILENT_AFTER_MS,
             )
+            self.hearing.beat(broker_id, header, BrokerId(broker_id))
 
     def is_due(self) -> bool:
         """Scan once."""

@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 from msgspec.structs import replace
 
+from controller_core import limits
 from controller_core.channel.connection import Connection
 from controller_core.channel.endpoints import connect
 from controller_core.groups.commands import COMMAND_BYTES_MAX, ApplyBrokerId, encode
@@ -104,13 +105,16 @@ async def test_a_group_that_an_older_release_let_in_can_be_cleaned(one: OneNode,
     assert (await _ask(dialled, 1011, ext)).code == ResponseCode.SYSTEM_ERROR
 
 
-async def test_heartbeats_of_unregistered_ids_are_not_captured(one: OneNode, dialled: Connection) -> None:
+async def test_heartbeats_of_unregistered_ids_are_not_captured_and_make_nobody_live(
+    one: OneNode, dialled: Connection
+) -> None:
     assert (await _ask(dialled, 1013, REQUESTS[1013] | {"replicaKind": ""})).code == ResponseCode.SUCCESS
     for broker_id in range(1, 2_000):
         ext = REQUESTS[904] | {"brokerId": str(broker_id), "epoch": "2147483647", "maxOffset": str(2**62)}
         dialled.send_oneway(RemotingCommand.request(904, ext, oneway=True))
     assert (await _ask(dialled, 1002, REQUESTS[1002])).code == ResponseCode.SUCCESS
-    assert len(one.heartbeats.table) == 1_999
+    assert len(one.heartbeats.table) == 1
+    assert len(one.heartbeats.unregistered) == limits.CHANNEL_UNREGISTERED_MAX
     assert one.heartbeats.alive_ids_of("c1", "b1") == (1,)
     assert [broker.id for broker in one.heartbeats.alive_of("", "b1")] == [1]
     assert one.heartbeats.alive_of("c1", "nobody") == ()

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from controller_core import limits
 from controller_core.channel.endpoints import connect
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
@@ -19,7 +20,6 @@ from controller_core.remoting.frame import encode
 from controller_core.server.peers import links
 from controller_core.server.peers import transport as transport_module
 from controller_core.server.peers.transport import PeerTransport
-from controller_core.server.requests.remoting_server import ANSWERS_BYTES_MAX, REQUEST_BYTES_MAX
 from testkit.products.one_controller import OneNode, one_node
 
 QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -111,7 +111,7 @@ def test_whatever_comes_in_at_the_http_port_the_node_goes_on(tmp_path: Path, rub
 
 @pytest.fixture
 async def one(tmp_path: Path) -> AsyncIterator[OneNode]:
-    async with one_node(tmp_path, {}) as running:
+    async with one_node(tmp_path, {"sourceConnectionsMax": "10000"}) as running:
         yield running
 
 
@@ -126,7 +126,7 @@ async def _open(one: OneNode, count: int) -> None:
 
 
 async def test_a_frame_too_long_is_cut_off_by_its_length_and_counted(one: OneNode) -> None:
-    for length in (REQUEST_BYTES_MAX, 2**31 - 1, 2**32 - 1, 3):
+    for length in (limits.LARGE_REQUEST_BYTES_MAX, 2**31 - 1, 2**32 - 1, 3):
         await _talk(_port(one.remoting), struct.pack(">I", length) + b"x" * 100)
     await _until(lambda: one.controller._remoting.numbers().broken == 4)
     assert await _serves(one)
@@ -155,7 +155,7 @@ async def test_a_reader_that_does_not_read_is_cut_off_with_bounded_memory(one: O
     await _until(lambda: bool(reasons))
     deaf.close()
     held_bytes = int(reasons[0].split("does not read: ")[1].split()[0])
-    assert held_bytes < 3 * ANSWERS_BYTES_MAX
+    assert held_bytes < 3 * limits.UNSENT_ANSWERS_BYTES_MAX
     assert one.controller._remoting.numbers().broken == 1
     assert await _serves(one)
 
@@ -177,7 +177,7 @@ async def test_more_connections_than_are_allowed_are_turned_away_and_counted(one
     server = one.controller._remoting._server
     assert server is not None
     await _until(lambda: not server.connections)
-    server._connections_max = 3
+    server.places.total_max = 3
     opened = [await asyncio.open_connection("127.0.0.1", _port(one.remoting)) for _ in range(5)]
     await _until(lambda: one.controller._remoting.numbers().refused == 2)
     assert one.controller._remoting.numbers().open == 3
