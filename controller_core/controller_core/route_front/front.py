@@ -13,9 +13,11 @@ from typing import Final
 import msgspec
 
 from controller_core.channel import Connection, Server, serve
+from controller_core.channel.endpoints import PortBounds
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import BodyError, RemotingUsageError
+from controller_core.remoting.frame import FrameBounds
 from controller_core.route_front import requests
 from controller_core.route_front.address_file import AddressFile
 from controller_core.route_front.name_servers import NameServers, NoNameServerError
@@ -75,9 +77,11 @@ class RouteFront:
         self._server = await serve(
             *self._settings.listen,
             self._adopt,
-            connections_max=bounds.connections_max,
-            unsent_bytes_max=bounds.unsent_bytes_max,
-            frame_bytes_max=bounds.request_bytes_max,
+            PortBounds(
+                connections_max=bounds.connections_max,
+                frames=FrameBounds(bounds.request_bytes_max),
+                unsent_bytes_max=bounds.unsent_bytes_max,
+            ),
         )
         self._begin(self.file.follow(bounds.reload_s))
 
