@@ -2,6 +2,7 @@
 
     ha-sidecar replica ...              run a log-only replica until SIGTERM
     ha-sidecar companion ...            show what a broker does not say, until SIGTERM
+    ha-sidecar node-agent ...           end connections of its node to silent masters, until SIGTERM
     ha-sidecar handover ...             if the broker is master, hand over to another; or exit with 1
     ha-sidecar seed ...                 fill an empty broker's store before the broker starts
     ha-sidecar verify DIR               what a store holds; exit status 1 if a record is damaged
@@ -50,6 +51,8 @@ from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.handover import HandoverError, HandoverResult
 from ha_sidecar.epoch import EpochFileError, EpochList
 from ha_sidecar.migration.cli import add_commands
+from ha_sidecar.node_agent import config as node_agent_config
+from ha_sidecar.node_agent.config import NodeAgentConfig
 from ha_sidecar.replica import config as replica_config
 from ha_sidecar.replica.config import ReplicaConfig
 from ha_sidecar.seed import config as seed_config
@@ -89,6 +92,12 @@ def parser() -> Parser:
         ("replica", _replica, ReplicaConfig, "run a log-only replica of a broker group"),
         ("companion", _companion, CompanionConfig, "show what the broker beside it does not say"),
         ("seed", _seed, SeedConfig, "fill an empty broker's store before the broker starts"),
+        (
+            "node-agent",
+            _node_agent,
+            NodeAgentConfig,
+            "end connections of its node to masters that were replaced for silence",
+        ),
         ("handover", _handover, CompanionConfig, "hand the broker's mastership over before it stops"),
     ):
         process = commands.add_parser(name, help=text)
@@ -152,6 +161,17 @@ def _companion(options: argparse.Namespace) -> int:
     sys.setswitchinterval(SWITCH_S)
     try:
         asyncio.run(_accompany(config))
+    except OSError as error:
+        _log.critical("stopping: %s", error)
+        return 1
+    return 0
+
+
+def _node_agent(options: argparse.Namespace) -> int:
+    config = node_agent_config.from_texts(_texts(options))
+    _log_to_stderr()
+    try:
+        asyncio.run(_watch_node(config))
     except OSError as error:
         _log.critical("stopping: %s", error)
         return 1
@@ -225,6 +245,12 @@ async def _accompany(config: CompanionConfig) -> None:
     from ha_sidecar.companion.companion import Companion
 
     await _until_signal(Companion(config).run())
+
+
+async def _watch_node(config: NodeAgentConfig) -> None:
+    from ha_sidecar.node_agent.agent import NodeAgent
+
+    await _until_signal(NodeAgent(config).run())
 
 
 async def _hand_over(config: CompanionConfig) -> HandoverResult:

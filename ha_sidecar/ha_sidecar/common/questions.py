@@ -4,11 +4,17 @@ Source: AdminBrokerProcessor.java (26, 28, 907, 1007), ReplicasInfoManager.getSy
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 from controller_core.channel.asking import Asker, AskError
 from controller_core.channel.refusals import refusal
-from controller_core.remoting.bodies import BrokerReplicasInfo, EpochEntryCache, HARuntimeInfo, encode_names
+from controller_core.remoting.bodies import (
+    BrokerReplicasInfo,
+    EpochEntryCache,
+    HARuntimeInfo,
+    ReplicasInfo,
+    encode_names,
+)
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
@@ -63,14 +69,28 @@ async def ask_group(controllers: Controllers, group: str) -> GroupFacts:
         AskError: the leader refused.
         RemotingProtocolError: its answer cannot be read.
     """
-    request = RemotingCommand.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_names([group]))
-    answer = await controllers.ask(request)
-    if answer.code != ResponseCode.SUCCESS:
-        raise AskError(refusal("request 1006", answer), answer.code)
-    info = BrokerReplicasInfo.decode(answer.body).replicas_info_table.get(group)
+    info = (await ask_groups(controllers, [group])).get(group)
     if info is None:
         raise UnknownGroupError(f"the controllers do not know group {group}")
     return group_facts(info)
+
+
+async def ask_groups(controllers: Controllers, groups: Collection[str]) -> Mapping[str, ReplicasInfo]:
+    """Return what a majority of the controllers vouches for of several groups.
+
+    Unknown groups are left out.
+
+    Raises:
+        ControllersUnavailableError: no majority vouches for an answer.
+        AskError: the leader refused.
+        RemotingProtocolError: its answer cannot be read.
+    """
+    names = encode_names(list(groups))
+    request = RemotingCommand.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=names)
+    answer = await controllers.ask(request)
+    if answer.code != ResponseCode.SUCCESS:
+        raise AskError(refusal("request 1006", answer), answer.code)
+    return BrokerReplicasInfo.decode(answer.body).replicas_info_table
 
 
 async def ask_group_until_answered(

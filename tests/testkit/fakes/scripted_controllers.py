@@ -5,7 +5,7 @@ They keep no state of their own.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
 from controller_core.channel import Connection, Server, serve
@@ -20,7 +20,12 @@ GROUP = "g"
 
 @dataclass
 class Said:
-    """A group's state in a controller's words; master 0: without a master."""
+    """A group's state in a controller's words.
+
+    Attributes:
+        master_id: 0: without a master.
+        direct: addresses of members' own processes by id; the announced one if missing.
+    """
 
     epoch: int
     master_id: int = 1
@@ -28,6 +33,7 @@ class Said:
     members: tuple[int, ...] = (1, 2)
     set_epoch: int = 1
     alive: tuple[int, ...] = (1, 2)
+    direct: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -107,7 +113,9 @@ def _replica_info(request: RemotingCommand, said: Said) -> RemotingCommand:
 
 def _sync_state_data(request: RemotingCommand, said: Said) -> RemotingCommand:
     everyone = [
-        ReplicaIdentity(broker_id in said.alive, f"10.0.0.{broker_id}:1", broker_id, GROUP)
+        ReplicaIdentity(
+            broker_id in said.alive, f"10.0.0.{broker_id}:1", broker_id, GROUP, said.direct.get(broker_id)
+        )
         for broker_id in said.members
     ]
     info = ReplicasInfo(

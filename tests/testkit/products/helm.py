@@ -13,7 +13,7 @@ from testkit.kube.kubectl import program, run
 Json = dict[str, Any]
 RELEASE: Final = "demo"
 NAMESPACE: Final = "mq"
-_POD_MAKERS: Final = ("Deployment", "Job")
+_POD_MAKERS: Final = ("Deployment", "DaemonSet", "Job")
 
 
 @cache

@@ -1,0 +1,1 @@
+"""The node agent: ends connections of its node's processes to masters that were replaced for silence."""

@@ -1,0 +1,300 @@
+"""The process: joins the controllers' word and this node's connections.
+
+    event streams          an election that a majority of the controllers tells
+    the controllers        asked (1006) where each member's process is, every `poll_interval_ms`; at each
+                           election; and again before each batch of resets
+    this node's flows      listed every `PASS_S` for `act_ms` after a replacement, on a thread of their own
+
+It keeps nothing on disk and needs nothing of Kubernetes: whether an address leads elsewhere from this node,
+it finds out by dialling it. `replaced` and `flows` decide; this module carries out.
+
+It logs one line for each replaced master, for each batch of resets, and for each election after which nothing
+is reset.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+from controller_core.channel import ChannelError
+from controller_core.channel.asking import AskError
+from controller_core.remoting.errors import RemotingProtocolError
+from ha_sidecar.address import HostPort
+from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
+from ha_sidecar.common.events import EventLog
+from ha_sidecar.common.http_server import HttpServer
+from ha_sidecar.common.questions import ask_groups
+from ha_sidecar.node_agent.config import NodeAgentConfig
+from ha_sidecar.node_agent.elections import Election
+from ha_sidecar.node_agent.event_streams import EventStreams
+from ha_sidecar.node_agent.flows import Flow, FlowChoice, FlowKind
+from ha_sidecar.node_agent.metrics import NodeAgentMetrics
+from ha_sidecar.node_agent.replaced import ConfirmedGroup, ProcessBook, Refusal, Replaced, group_view, judge
+from ha_sidecar.node_agent.resetting import NodeFlows, ResetCounts
+
+PASS_S: Final = 0.02
+PASS_LATER_S: Final = 0.2
+HURRY_S: Final = 4.0
+"""How long passes follow each other fast: longer than an address takes to move."""
+JUDGE_S: Final = 3.0
+"""For how long a refusal may be early: a new leader may not know the silent members yet."""
+ASK_AGAIN_S: Final = 0.05
+CHECK_S: Final = 30.0
+"""Between two looks whether conntrack knows this node's connections."""
+_TROUBLE: Final = (ControllersUnavailableError, AskError, RemotingProtocolError, ChannelError)
+_CONNTRACK_WORKS: Final = "conntrack knows this node's connections"
+_PASSING: Final = frozenset({Refusal.STALE, Refusal.LIVES})
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class FlowTable(Protocol):
+    """What the agent needs of a node's connections; see `resetting.NodeFlows`."""
+
+    def flows_to(self, host: str) -> list[Flow]:
+        """Return the connections that dialled an address."""
+        ...
+
+    def leads_to(self, address: HostPort) -> str | None:
+        """Return the host that a new connection to an address reaches; None if unknown."""
+        ...
+
+    def reset(self, kind: FlowKind, flows: Iterable[Flow]) -> ResetCounts:
+        """Reset flows, and return how many ended."""
+        ...
+
+    def close(self) -> None:
+        """Close what is open."""
+        ...
+
+
+class NodeAgent:
+    """One node's agent.
+
+    Attributes:
+        metrics: its metrics.
+    """
+
+    def __init__(
+        self,
+        config: NodeAgentConfig,
+        open_flows: Callable[[], FlowTable] = NodeFlows,
+        judge_s: float = JUDGE_S,
+    ) -> None:
+        """Take the settings, what opens this node's connections, and for how long a refusal may be early."""
+        self.metrics: Final = NodeAgentMetrics()
+        self._config: Final = config
+        self._open_flows: Final = open_flows
+        self._controllers: Final = Controllers(config.controllers)
+        self._streams: Final = EventStreams(config.controllers_http, self._on_election, self.metrics)
+        self._book: Final = ProcessBook()
+        self._judge_s: Final = judge_s
+        self._work: Final[set[asyncio.Task[None]]] = set()
+        self._thread: Final = ThreadPoolExecutor(1, "flows")
+        events = EventLog("", "", process="node-agent")
+        self._http: Final = HttpServer(self.metrics.text, self._ready, events)
+        self._conntrack_problem: str | None = None
+
+    async def run(self) -> None:
+        """Serve until cancelled; raise `OSError` if the port or the kernel's sockets cannot be had."""
+        async with self._opened() as flows:
+            self._flows: FlowTable = flows
+            await self._http.start(*self._config.http)
+            self._controllers.start()
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._streams.run())
+                    tasks.create_task(self._poll())
+                    tasks.create_task(self._check_conntrack())
+            finally:
+                for task in self._work:
+                    task.cancel()
+                await asyncio.gather(*self._work, return_exceptions=True)
+                await self._controllers.stop()
+                await self._http.stop()
+
+    def known_process(self, group: str, member_id: int) -> HostPort | None:
+        """Return the last confirmed address of a member's process; None if unknown."""
+        return self._book.process(group, member_id)
+
+    @contextlib.asynccontextmanager
+    async def _opened(self) -> AsyncIterator[FlowTable]:
+        flows = await self._on_thread(self._open_flows)
+        try:
+            yield flows
+        finally:
+            await self._on_thread(flows.close)
+            self._thread.shutdown(wait=False)
+
+    def _ready(self) -> tuple[bool, str]:
+        is_open, of = self._streams.open_count, len(self._config.controllers_http)
+        return 2 * is_open > of, f"{is_open} of {of} event streams are open"
+
+    async def _poll(self) -> None:
+        while True:
+            await self._learn(self._streams.groups())
+            await asyncio.sleep(self._config.poll_interval_ms / 1000)
+
+    async def _learn(self, groups: Collection[str]) -> None:
+        """Learn groups by one question; by one for each if the controllers refuse that."""
+        try:
+            await self._views(groups)
+        except AskError:
+            for name in groups:
+                with contextlib.suppress(*_TROUBLE):
+                    await self._views([name])
+        except _TROUBLE as error:
+            _log.debug("asked about all groups: %s", error)
+
+    async def _views(self, groups: Collection[str]) -> Mapping[str, ConfirmedGroup]:
+        """Ask for groups, and learn what a majority vouches for; unknown groups are left out."""
+        if not groups:
+            return {}
+        infos = await ask_groups(self._controllers, groups)
+        views = {name: group_view(name, info) for name, info in infos.items() if name in groups}
+        for view in views.values():
+            self._book.learn(view)
+        return views
+
+    def _on_election(self, election: Election) -> None:
+        task = asyncio.ensure_future(self._replace(election))
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _replace(self, election: Election) -> None:
+        heard_s = _now_s()
+        verdict = await self._verdict_in_time(election, heard_s + self._judge_s)
+        where = f"group {election.group}, epoch {election.epoch}, member {election.old_id}"
+        if not isinstance(verdict, Replaced):
+            if verdict is not None:
+                self.metrics.count_refusal(verdict)
+            _log.info(
+                "%s was replaced (%s): nothing is reset: %s", where, election.cause, verdict or "no answer"
+            )
+            return
+        self.metrics.count_replaced()
+        _log.info(
+            "%s was replaced (%s) at %s, process %s",
+            where,
+            election.cause,
+            verdict.announced,
+            verdict.process,
+        )
+        choice = FlowChoice(verdict, self._config.ha_ports)
+        while (passed_s := _now_s() - heard_s) < self._config.act_ms / 1000:
+            if not await self._pass(election, verdict, choice, heard_s):
+                return
+            await asyncio.sleep(PASS_S if passed_s < HURRY_S else PASS_LATER_S)
+
+    async def _verdict_in_time(self, election: Election, until_s: float) -> Replaced | Refusal | None:
+        """Judge an election, and ask again while a refusal may be early.
+
+        None if the controllers do not answer.
+        """
+        while True:
+            verdict = await self._verdict(election)
+            if (verdict is not None and verdict not in _PASSING) or _now_s() >= until_s:
+                return verdict
+            await asyncio.sleep(ASK_AGAIN_S)
+
+    async def _verdict(self, election: Election) -> Replaced | Refusal | None:
+        if not election.is_for_silence:
+            return Refusal.NOT_FOR_SILENCE
+        try:
+            view = (await self._views([election.group])).get(election.group)
+        except _TROUBLE as error:
+            _log.debug("asked about %s: %s", election.group, error)
+            return None
+        return Refusal.STALE if view is None else judge(election, view, self._book)
+
+    async def _pass(self, election: Election, replaced: Replaced, choice: FlowChoice, heard_s: float) -> bool:
+        """Look at this node's flows once, and reset those that are due; return whether to go on."""
+        try:
+            chosen = await self._on_thread(partial(self._choose, replaced, choice))
+            if not chosen:
+                return True
+            verdict = await self._verdict(election)
+            if verdict != replaced:
+                if isinstance(verdict, Refusal):
+                    self.metrics.count_refusal(verdict)
+                    _log.info(
+                        "group %s, epoch %d: no more resets: %s", replaced.group, replaced.epoch, verdict
+                    )
+                return not isinstance(verdict, Refusal)
+            for kind, flows in chosen.items():
+                choice.note_tried(flows, time.monotonic())
+                counts = await self._on_thread(partial(self._flows.reset, kind, flows))
+                self._note(replaced, kind, counts, _now_s() - heard_s)
+        except OSError as error:
+            self.metrics.failed_passes.inc()
+            _log.warning("group %s: connections cannot be reset: %s", replaced.group, error)
+            await asyncio.sleep(PASS_LATER_S)
+        return True
+
+    def _choose(self, replaced: Replaced, choice: FlowChoice) -> Mapping[FlowKind, tuple[Flow, ...]]:
+        hosts = {replaced.process[0], replaced.announced[0]}
+        flows = [flow for host in sorted(hosts) for flow in self._flows.flows_to(host)]
+        leads: dict[int, str] = {}
+        for port in choice.ports_to_probe(flows):
+            host = self._flows.leads_to((replaced.announced[0], port))
+            if host is not None:
+                leads[port] = host
+        return choice.choose(flows, leads, time.monotonic())
+
+    def _note(self, replaced: Replaced, kind: FlowKind, counts: ResetCounts, after_s: float) -> None:
+        self.metrics.count_resets(kind, counts, after_s)
+        _log.info(
+            "group %s, epoch %d: %s connections to member %d: %d reset, %d destroyed, %d without an answer, "
+            "%d of other nodes, after %.0f ms",
+            replaced.group,
+            replaced.epoch,
+            kind,
+            replaced.id,
+            counts.forged,
+            counts.destroyed,
+            counts.unanswered,
+            counts.foreign,
+            after_s * 1000,
+        )
+
+    async def _check_conntrack(self) -> None:
+        """Say whether conntrack knows this node's connections, when that changes."""
+        while True:
+            problem = await self._conntrack_trouble()
+            if problem is not None:
+                self.metrics.conntrack.set(0 if problem else 1)
+                if problem != self._conntrack_problem:
+                    _log.log(logging.WARNING if problem else logging.INFO, "%s", problem or _CONNTRACK_WORKS)
+                self._conntrack_problem = problem
+            await asyncio.sleep(CHECK_S)
+
+    async def _conntrack_trouble(self) -> str | None:
+        """Return why nothing can be reset on this node, empty if it can; None if unknown."""
+        for address in self._config.controllers:
+            with contextlib.suppress(OSError):
+                found = await asyncio.get_running_loop().getaddrinfo(*address)
+                dialled = str(found[0][4][0]), address[1]
+                try:
+                    if await self._on_thread(partial(self._flows.leads_to, dialled)) is not None:
+                        return ""
+                except OSError as error:
+                    return f"conntrack cannot be read, so nothing can be reset on this node: {error}"
+                return (
+                    f"conntrack does not know this node's own connection to {dialled[0]}: another data plane "
+                    "translates addresses here, and nothing can be reset on this node"
+                )
+        return None
+
+    async def _on_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,78 @@
+"""Settings of a node agent; their form is that of the replica, see `common.options`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ha_sidecar.address import PORT_MAX, HostPort
+from ha_sidecar.common.options import address, addresses, number, require, require_keys
+
+POLL_INTERVAL_MS_MIN: Final = 100
+ACT_MS_MIN: Final = 1_000
+ACT_MS_MAX: Final = 60_000
+_PORTS_MAX: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAgentConfig:
+    """One node's agent.
+
+    Attributes:
+        controllers: all controllers of the cluster, their remoting addresses.
+        controllers_http: the HTTP addresses of the same controllers, whose event streams the agent follows.
+        http: where metrics and probes are served.
+        ha_ports: ports on which masters serve their slaves (haListenPort), with commas between.
+        poll_interval_ms: between two questions where each member's process is.
+        act_ms: for how long after an election the agent resets connections to the replaced master.
+    """
+
+    controllers: tuple[HostPort, ...]
+    controllers_http: tuple[HostPort, ...]
+    http: HostPort
+    ha_ports: tuple[int, ...] = (10_912,)
+    poll_interval_ms: int = 1_000
+    act_ms: int = 10_000
+
+    def __post_init__(self) -> None:
+        """Check ranges; raise `ConfigError`."""
+        require(len(self.controllers) > 0, "controllers: at least one is needed")
+        require(
+            len(self.controllers_http) == len(self.controllers),
+            f"controllers-http: {len(self.controllers_http)} addresses (expected {len(self.controllers)}, "
+            "as many as controllers)",
+        )
+        require(0 < len(self.ha_ports) <= _PORTS_MAX, f"ha-ports: 1 to {_PORTS_MAX} ports are expected")
+        require(all(0 < port <= PORT_MAX for port in self.ha_ports), f"ha-ports: 1 to {PORT_MAX}")
+        require(
+            self.poll_interval_ms >= POLL_INTERVAL_MS_MIN,
+            f"poll-interval-ms {self.poll_interval_ms}: at least {POLL_INTERVAL_MS_MIN}",
+        )
+        require(
+            ACT_MS_MIN <= self.act_ms <= ACT_MS_MAX, f"act-ms {self.act_ms}: {ACT_MS_MIN} to {ACT_MS_MAX}"
+        )
+
+
+REQUIRED_KEYS: Final = ("controllers", "controllers_http", "http")
+
+
+def from_texts(texts: Mapping[str, str]) -> NodeAgentConfig:
+    """Build the settings from texts by key (with underscores).
+
+    Raises:
+        ConfigError: names the missing or wrong setting.
+    """
+    require_keys(texts, REQUIRED_KEYS)
+    values = {key: _parse(key, text) for key, text in texts.items()}
+    return NodeAgentConfig(**values)  # type: ignore[arg-type]  # keys are fields, _parse gives each its type
+
+
+def _parse(key: str, text: str) -> object:
+    match key:
+        case "controllers" | "controllers_http":
+            return addresses(key, text)
+        case "http":
+            return address(key, text)
+        case "ha_ports":
+            return tuple(number(key, part.strip()) for part in text.split(","))
+        case _:
+            return number(key, text)

@@ -1,0 +1,123 @@
+"""Choose the flows of this node that a replaced master's silence keeps open, and no others.
+
+A flow is one TCP connection as conntrack lists it: its client, the address that the client dialled, and the
+server that it leads to after translation. Two kinds are chosen:
+
+    HA       dialled the HA port of the replaced master's process       at the election
+    CLIENT   dialled its announced address, and leads to its process    once that address leads elsewhere
+
+A client that is reset sooner would dial the dead process again, and wait for its connect timeout.
+
+A flow that leads to any other host is never chosen, whatever address it dialled.
+
+This module does no I/O.
+"""
+
+import ipaddress
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from ha_sidecar.address import HostPort
+from ha_sidecar.node_agent.replaced import Replaced
+
+TRIES_MAX: Final = 3
+TRY_AGAIN_S: Final = 0.6
+"""Linux answers a wrong segment on one connection at most every 0.5 s (tcp_invalid_ratelimit)."""
+
+
+class FlowKind(StrEnum):
+    """Why a flow is reset."""
+
+    HA = "ha"
+    CLIENT = "client"
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One TCP connection of this node.
+
+    Attributes:
+        client: the end that dialled.
+        address: where it dialled.
+        server: where its packets go.
+    """
+
+    client: HostPort
+    address: HostPort
+    server: HostPort
+
+
+class FlowChoice:
+    """Chooses the flows of one replaced master, each at most `TRIES_MAX` times."""
+
+    def __init__(self, replaced: Replaced, ha_ports: Collection[int]) -> None:
+        """Take the replaced master and the HA ports of the group."""
+        self._replaced: Final = replaced
+        self._ha_ports: Final = frozenset(ha_ports)
+        self._tries: Final[dict[Flow, tuple[int, float]]] = {}
+
+    def ports_to_probe(self, flows: Iterable[Flow]) -> tuple[int, ...]:
+        """Return the ports of the announced address that the replaced master's clients dialled."""
+        return tuple(sorted({flow.address[1] for flow in flows if self._is_client(flow)}))
+
+    def choose(
+        self, flows: Iterable[Flow], leads_to: Mapping[int, str], now_s: float
+    ) -> Mapping[FlowKind, tuple[Flow, ...]]:
+        """Return the flows to reset now, by kind.
+
+        Args:
+            flows: the flows of this node; strangers' flows may be among them.
+            leads_to: by port of the announced address, the host that a new connection of this node reaches.
+            now_s: a monotonic time.
+        """
+        flows = [flow for flow in dict.fromkeys(flows) if self._may_try(flow, now_s)]
+        moved = {port for port, host in leads_to.items() if not same_host(host, self._replaced.process[0])}
+        chosen = {
+            FlowKind.HA: tuple(flow for flow in flows if self._is_ha(flow)),
+            FlowKind.CLIENT: tuple(
+                flow for flow in flows if self._is_client(flow) and flow.address[1] in moved
+            ),
+        }
+        return {kind: some for kind, some in chosen.items() if some}
+
+    def note_tried(self, flows: Iterable[Flow], now_s: float) -> None:
+        """Learn which flows were tried."""
+        for flow in flows:
+            self._tries[flow] = (self._tries.get(flow, (0, 0.0))[0] + 1, now_s)
+
+    def _may_try(self, flow: Flow, now_s: float) -> bool:
+        tries, last_s = self._tries.get(flow, (0, float("-inf")))
+        return tries < TRIES_MAX and now_s - last_s >= TRY_AGAIN_S
+
+    def _is_ha(self, flow: Flow) -> bool:
+        host = self._replaced.process[0]
+        return (
+            same_host(flow.server[0], host)
+            and same_host(flow.address[0], host)
+            and flow.server[1] in self._ha_ports
+        )
+
+    def _is_client(self, flow: Flow) -> bool:
+        replaced = self._replaced
+        return (
+            replaced.can_move
+            and same_host(flow.server[0], replaced.process[0])
+            and same_host(flow.address[0], replaced.announced[0])
+        )
+
+
+def same_host(one: str, other: str) -> bool:
+    """Say whether two texts are the same IP address, however it is written, or the same name."""
+    return one == other or plain_host(one) == plain_host(other)
+
+
+def plain_host(host: str) -> str:
+    """Return an IP address in its shortest form, an IPv4 address in IPv6 as IPv4; a name as it is."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)

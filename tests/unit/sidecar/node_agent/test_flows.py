@@ -1,0 +1,82 @@
+"""Which flows of a node are reset."""
+
+import pytest
+
+from ha_sidecar.node_agent.flows import TRIES_MAX, TRY_AGAIN_S, Flow, FlowChoice, FlowKind, same_host
+from ha_sidecar.node_agent.replaced import Replaced
+
+OLD, OLD_POD, NEW_POD = "10.96.0.11", "10.244.1.5", "10.244.2.5"
+REPLACED = Replaced("orders", 7, 1, (OLD, 10911), (OLD_POD, 10911))
+CLIENT = Flow(("10.244.3.7", 40000), (OLD, 10911), (OLD_POD, 10911))
+FAST = Flow(("10.244.3.7", 40001), (OLD, 10909), (OLD_POD, 10909))
+HA = Flow(("10.244.3.8", 50000), (OLD_POD, 10912), (OLD_POD, 10912))
+MOVED = {10911: NEW_POD, 10909: NEW_POD}
+
+
+def choice(replaced: Replaced = REPLACED) -> FlowChoice:
+    return FlowChoice(replaced, (10912,))
+
+
+def strangers() -> list[Flow]:
+    """Return a thousand flows, none of which is the agent's to reset."""
+    kinds = [
+        lambda port: Flow(("10.244.3.7", port), ("10.96.0.12", 10911), (NEW_POD, 10911)),  # the new master
+        lambda port: Flow(("10.244.3.7", port), (OLD, 10911), (NEW_POD, 10911)),  # moved already
+        lambda port: Flow(("10.244.3.7", port), (OLD_POD, 10911), (OLD_POD, 10911)),  # not by the address
+        lambda port: Flow(("10.244.3.7", port), (OLD_POD, 9882), (OLD_POD, 9882)),  # the companion's port
+        lambda port: Flow(("10.244.3.8", port), (NEW_POD, 10912), (NEW_POD, 10912)),  # the new master's HA
+        lambda port: Flow((OLD_POD, port), ("10.96.0.1", 443), ("10.250.0.1", 6443)),  # from the old pod
+        lambda port: Flow(("10.244.3.9", port), ("10.96.7.7", 80), (OLD_POD, 10911)),  # by another Service
+        lambda port: Flow(("10.244.3.9", port), ("93.184.216.34", 10912), ("93.184.216.34", 10912)),
+    ]
+    return [kinds[number % len(kinds)](20_000 + number) for number in range(1_000)]
+
+
+def test_flows_to_the_ha_port_are_reset_at_once() -> None:
+    assert choice().choose([HA, CLIENT], {}, 0.0) == {FlowKind.HA: (HA,)}
+
+
+def test_clients_are_reset_when_their_port_leads_elsewhere() -> None:
+    assert choice().choose([CLIENT, FAST], {10911: NEW_POD, 10909: OLD_POD}, 0.0) == {
+        FlowKind.CLIENT: (CLIENT,)
+    }
+
+
+def test_clients_whose_port_was_not_probed_wait() -> None:
+    assert not choice().choose([CLIENT, FAST], {}, 0.0)
+
+
+def test_a_thousand_unrelated_flows_stay() -> None:
+    flows = strangers()
+    chosen = choice().choose([*flows[:500], CLIENT, HA, *flows[500:]], MOVED, 0.0)
+    assert chosen == {FlowKind.HA: (HA,), FlowKind.CLIENT: (CLIENT,)}
+    assert choice().ports_to_probe(flows) == ()
+
+
+def test_only_ports_that_clients_use_are_probed() -> None:
+    assert choice().ports_to_probe([CLIENT, FAST, HA]) == (10909, 10911)
+
+
+def test_an_address_that_cannot_move_keeps_its_clients() -> None:
+    fixed = Replaced("orders", 7, 1, (OLD_POD, 10911), (OLD_POD, 10911))
+    direct = Flow(("10.244.3.7", 40000), (OLD_POD, 10911), (OLD_POD, 10911))
+    assert choice(fixed).choose([direct, HA], {10911: NEW_POD}, 0.0) == {FlowKind.HA: (HA,)}
+
+
+def test_a_flow_is_tried_a_few_times_with_pauses() -> None:
+    chosen = choice()
+    times = [number * TRY_AGAIN_S / 2 for number in range(20)]
+    tried = []
+    for now_s in times:
+        if chosen.choose([CLIENT], MOVED, now_s):
+            chosen.note_tried([CLIENT], now_s)
+            tried.append(now_s)
+    assert tried == times[0 : 2 * TRIES_MAX : 2]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("::ffff:10.0.0.1", "10.0.0.1"), ("fd00::0:1", "fd00::1"), ("broker", "broker")]
+)
+def test_an_address_may_be_written_in_several_ways(one: str, other: str) -> None:
+    assert same_host(one, other)
+    assert not same_host(one, "10.0.0.2")
