@@ -209,6 +209,7 @@ def test_every_pod_that_the_operator_makes_and_we_collect_from_serves_at_the_por
         "broker": ["metrics", "metrics", "events"],
         "log-replica": ["metrics", "events"],
         "proxy": [],
+        "route-front": [],
     }
 
 

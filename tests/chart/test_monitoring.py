@@ -61,6 +61,7 @@ def test_every_pod_monitor_finds_one_kind_of_pod_and_its_ports() -> None:
         "demo-log-replica": [9881],
         "demo-broker": [9882, 5557],
         "demo-proxy": [5557],
+        "demo-route-front": [9883],
         "demo-operator": [8080],
         "demo-measure": [9889, 9890, 9891],
     }
@@ -91,7 +92,7 @@ def test_the_pages_example_gives_prometheus_a_way_to_every_port_that_it_asks() -
         if peer in rule["from"]
         for port in rule["ports"]
     }
-    assert opened == {5557, 8080, 9880, 9881, 9882, 9889, 9890}
+    assert opened == {5557, 8080, 9880, 9881, 9882, 9883, 9889, 9890}
     assert {one["kind"] for one in objects} >= {"PodMonitor", "PrometheusRule"}
 
 
@@ -99,7 +100,7 @@ def test_the_pages_example_gives_prometheus_a_way_to_every_port_that_it_asks() -
 def test_labels_that_a_prometheus_selects_by_are_put_on() -> None:
     settings = [f'monitoring.{one}.labels={{"release":"kube"}}' for one in ("podMonitor", "prometheusRule")]
     objects = rendered(*ALL, *settings, 'monitoring.podMonitor.interval="5s"')
-    for kind, count in (("PodMonitor", 5), ("PrometheusRule", 1)):
+    for kind, count in (("PodMonitor", 6), ("PrometheusRule", 1)):
         labels = [one["metadata"]["labels"] for one in of(objects, kind)]
         assert [one["release"] for one in labels] == ["kube"] * count
     (endpoint,) = named(objects, "PodMonitor", "demo-operator")["spec"]["podMetricsEndpoints"]

@@ -77,7 +77,7 @@ def test_nobody_gets_a_policy_unasked() -> None:
 def test_every_component_that_listens_has_a_policy() -> None:
     selectors = [one["spec"]["podSelector"] for one in of(rendered(*MEASURED), "NetworkPolicy")]
     every = pod_templates() | pods(rendered(*MEASURED))
-    assert len(every) == 9
+    assert len(every) == 10
     for component, pod in every.items():
         taken = [one for one in selectors if _matches(one, pod["metadata"]["labels"])]
         assert len(taken) == (0 if component == "test" else 1), component
@@ -114,6 +114,7 @@ def test_clients_reach_name_servers_brokers_and_proxies_and_nothing_else() -> No
         "broker": {names.BROKER_PORT, names.BROKER_FAST_PORT, names.BROKER_HOLD_PORT, names.PROXY_GRPC_PORT},
         "log-replica": set(),
         "proxy": {names.PROXY_GRPC_PORT, names.PROXY_REMOTING_PORT},
+        "route-front": {names.ROUTE_FRONT_PORT},
     }
     assert _open(objects, _own("operator"), STRANGER, "shop") == set()
     assert _open(objects, _own("measure"), STRANGER, "shop") == set()
@@ -237,7 +238,7 @@ def test_policies_of_clusters_are_where_the_clusters_are(
         if one["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/name"] == "rocketmq"
     ]
     assert {one["metadata"]["namespace"] for one in members} == namespaces
-    assert len(members) == 7 * len(namespaces)
+    assert len(members) == 8 * len(namespaces)
     for one in members:
         if one["metadata"]["name"] == "demo-slo-report-spark":
             continue  # they talk among themselves

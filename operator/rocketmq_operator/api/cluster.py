@@ -7,6 +7,7 @@ from pydantic import Field
 from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, kept_by
 from rocketmq_operator.api.common import LostMembers, Resources, StorageSpec
 from rocketmq_operator.api.conditions import Conditions
+from rocketmq_operator.api.listeners import Listeners, ListenerStatuses
 from rocketmq_operator.api.pods.jvm import Jvm
 from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
 from rocketmq_operator.api.proxy import Proxy
@@ -86,6 +87,8 @@ class RocketMQClusterSpec(SpecModel):
     """Who elects masters."""
     proxy: Proxy = Proxy()
     """Who speaks gRPC with clients."""
+    listeners: Listeners = ()
+    """How clients outside the network of the pods reach the brokers; clients inside need none."""
     paused: bool = False
     """Whether the operator only looks and reports, and changes nothing."""
 
@@ -114,7 +117,7 @@ class RocketMQClusterStatus(StatusModel):
     observed_generation: Annotated[int, Field(ge=0)] = 0
     """The generation that was acted on."""
     conditions: Conditions = ()
-    """Ready, QuorumHealthy, ProxyReady, Progressing, VersionSound, PodsAccepted and Paused."""
+    """Ready, QuorumHealthy, ProxyReady, ListenersReady, Progressing, VersionSound, PodsAccepted, Paused."""
     version: Annotated[str, Field(max_length=32)] = ""
     """Version of RocketMQ that the spec requests."""
     leader: Annotated[str, Field(max_length=253)] = ""
@@ -132,5 +135,9 @@ class RocketMQClusterStatus(StatusModel):
     """Ready name servers of all."""
     proxies: Annotated[str, Field(max_length=16)] = ""
     """Ready and requested proxies; empty if they run in other pods."""
+    listeners: ListenerStatuses = ()
+    """What applications use as their name server address, inside and by listener."""
+    addresses: Annotated[str, Field(max_length=4_096)] = ""
+    """The addresses of the listeners in one line, for `kubectl get -o wide`."""
     reason: Annotated[str, Field(max_length=64)] = ""
     """One word why the cluster is not ready, or for the trouble of one of its pods; empty without trouble."""

@@ -9,6 +9,7 @@ The receivers are the fast takeover, the work queue and the followers of control
                                             forgets a deleted group
     Pod with a group label                  the takeover, then a pass over its group
     Job with a report label                 a pass over its SLOReport
+    Service of a group                      a pass over its group, and over its cluster
     any other child                         a pass over its group or cluster
     Failover                                none: the operator itself writes it
 
@@ -89,7 +90,7 @@ class ChangeRouter:
         if kind == "Pod":
             # Why first: the takeover may hold the group, and no pass must begin before.
             self._route_pod(body, gone=gone)
-        self._wake_owner(body)
+        self._wake_owner(kind, body)
 
     def _route_own(self, resource: ResourceName, body: Mapping[str, Any], *, gone: bool) -> None:
         """Wake for a new spec or a person's wish, not for the status that we write ourselves."""
@@ -116,7 +117,7 @@ class ChangeRouter:
         if group := (metadata.get("labels") or {}).get(GROUP_LABEL):
             self._receivers.takeover.note_pod(metadata["namespace"], group, parse_pod(body), gone=gone)
 
-    def _wake_owner(self, body: Mapping[str, Any]) -> None:
+    def _wake_owner(self, kind: str, body: Mapping[str, Any]) -> None:
         """Wake the owner of a child, if it exists.
 
         The first list of a kind may come before that of its owners.
@@ -125,14 +126,21 @@ class ChangeRouter:
         labels = metadata.get("labels") or {}
         owner = next(
             (
-                ResourceName(kind, metadata["namespace"], labels[label])
-                for label, kind in _OWNERS
+                ResourceName(owner_kind, metadata["namespace"], labels[label])
+                for label, owner_kind in _OWNERS
                 if labels.get(label)
             ),
             None,
         )
         if owner is not None and owner in self._last_wake_ups:
             self._receivers.work.wake(owner, changed=False)
+        if kind == "Service" and labels.get(GROUP_LABEL) and labels.get(CLUSTER_LABEL):
+            self._wake_cluster(ResourceName(CLUSTER_KIND.kind, metadata["namespace"], labels[CLUSTER_LABEL]))
+
+    def _wake_cluster(self, cluster: ResourceName) -> None:
+        """Wake a cluster for a Service of one of its groups: route fronts show its address."""
+        if cluster in self._last_wake_ups:
+            self._receivers.work.wake(cluster, changed=False)
 
 
 def _resource(kind: str, body: Mapping[str, Any]) -> ResourceName:

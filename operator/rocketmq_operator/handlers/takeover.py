@@ -5,7 +5,7 @@ The way leads from the controllers' event stream straight to the EndpointSlices.
 The way of a pass (wake-up, look, plan, step) takes a dozen calls. A client that lost its master counts
 milliseconds. So this module caches the last observation of each group, applies the event to it, and writes
 the resulting slices side by side, without a call before them. The decision is the plan's own
-(`plan.group.steps.endpoint_slice_moves`); the next pass looks again and corrects errors.
+(`plan.group.slices.endpoint_slice_moves`); the next pass looks again and corrects errors.
 
     MasterElected        laid over the last look, and remembered; no address moves yet
     RoleTaken            moves, if it has as many copies as it can have by then
@@ -44,7 +44,7 @@ from rocketmq_operator.clients.api import (
 from rocketmq_operator.plan.common.objects import controller_of, replaced_by_key
 from rocketmq_operator.plan.common.observation import ObservationError
 from rocketmq_operator.plan.group.observed import ObservedGroup, ReportedFailover, ReportedGroup
-from rocketmq_operator.plan.group.steps import endpoint_slice_moves
+from rocketmq_operator.plan.group.slices import endpoint_slice_moves
 from rocketmq_operator.plan.group.takeover import deciding_epoch, server_of, slice_is_current
 from rocketmq_operator.plan.pods.observed import ObservedPod
 

@@ -5,6 +5,7 @@
     kubectl rmqha failovers [GROUP]                    every change of master, the newest first
     kubectl rmqha explain GROUP                        the problems of a group, and their remedies
     kubectl rmqha report [NAME] [--run]                results of SLOReports
+    kubectl rmqha bootstrap [CLUSTER]                  the addresses that applications use
     kubectl rmqha migrate GROUP -f FILE ...            move brokers without controllers to a BrokerGroup
 
 Never here: what a command asks or shows.
@@ -27,7 +28,7 @@ from rocketmq_operator.clients.kube import (
     connect_as_person,
     namespace_of_person,
 )
-from rocketmq_operator.plugin import migrate_command, rendering, reports, rows
+from rocketmq_operator.plugin import addresses, migrate_command, rendering, reports, rows
 from rocketmq_operator.plugin.queries import (
     GroupServer,
     RequestError,
@@ -124,6 +125,8 @@ def parser() -> Parser:
         metavar=DURATION,
         help=f"longest wait of --run (default: {REPORT_TIMEOUT_DEFAULT_S:g}s)",
     )
+    bootstrap = commands.add_parser("bootstrap", parents=[common], help="the addresses that applications use")
+    bootstrap.add_argument("cluster", nargs="?", metavar="CLUSTER", help="a RocketMQCluster (default: all)")
     migrate_command.add_command(commands, common)
     add_completion(commands, file_parser)
     return whole
@@ -183,11 +186,16 @@ async def _report(server: GroupServer, namespace: str, options: argparse.Namespa
     return CommandResult(reports.report_lines(found[0], now), found[0], rows.objective_rows(found[0]))
 
 
+async def _bootstrap(server: GroupServer, namespace: str, options: argparse.Namespace) -> CommandResult:
+    return await addresses.bootstrap(server, namespace, options.cluster)
+
+
 _COMMANDS: Final[dict[str, CommandFunction]] = {
     "status": _status,
     "switchover": _switchover,
     "failovers": _failovers,
     "explain": _explain,
     "report": _report,
+    "bootstrap": _bootstrap,
     "migrate": migrate_command.migrate,
 }

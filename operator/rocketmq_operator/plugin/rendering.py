@@ -29,6 +29,7 @@ _GOOD_CLUSTER: Final[Mapping[str, str]] = {
     "Ready": "True",
     "QuorumHealthy": "True",
     "ProxyReady": "True",
+    "ListenersReady": "True",
     "Progressing": "False",
     "VersionSound": "True",
     "PodsAccepted": "True",

@@ -16,10 +16,16 @@ _PIECE_PAUSE_S = 0.001
 
 
 class Relay:
-    """Listens on a free port of loopback and passes on to `target`, host:port."""
+    """Listens on a free port of loopback and passes on to `target`, host:port.
+
+    Attributes:
+        address: its own, host:port.
+        accepted: connections so far.
+    """
 
     def __init__(self, target: str, pieces: Sequence[int] = ()) -> None:
         """Describe it; with `pieces` it passes bytes on in parts of these lengths (bytes), repeated."""
+        self.accepted = 0
         self._pieces = pieces
         self._target = target
         self._port = free_port()
@@ -50,6 +56,7 @@ class Relay:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
         task = asyncio.ensure_future(self._relay(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -79,6 +79,54 @@ REFUSALS = (
         ("storage.size", "10Gi", "9Gi"),
         update=True,
     ),
+    *(
+        RefusedChange(name, "RocketMQCluster", {"listeners": [{"name": "outside", **listener}]}, words)
+        for name, listener, words in (
+            ("an unknown kind of listener", {"type": "Ingress"}, ("type", "Ingress")),
+            (
+                "a listener with the name of the inside",
+                {"name": "internal", "type": "LoadBalancer"},
+                ("internal",),
+            ),
+            ("a listener whose name has a dash", {"name": "a-b", "type": "LoadBalancer"}, ("name", "a-b")),
+            ("a listener of node ports without a host", {"type": "NodePort"}, ("outside", "advertisedHost")),
+            (
+                "an external listener without ports",
+                {"type": "External", "advertisedHost": "a"},
+                ("outside", "advertisedPort"),
+            ),
+            (
+                "an external broker without a port",
+                {
+                    "type": "External",
+                    "advertisedHost": "a",
+                    "routeFront": {"advertisedPort": 1},
+                    "brokers": [{"name": "orders-0"}],
+                },
+                ("outside", "advertisedPort"),
+            ),
+            (
+                "a node port of a load balancer",
+                {"type": "LoadBalancer", "brokers": [{"name": "orders-0", "nodePort": 30000}]},
+                ("outside", "nodePort", "LoadBalancer"),
+            ),
+            (
+                "source ranges of node ports",
+                {"type": "NodePort", "advertisedHost": "a", "sourceRanges": ["192.0.2.0/24"]},
+                ("outside", "sourceRanges", "NodePort"),
+            ),
+            (
+                "an annotation of the operator's own",
+                {"type": "LoadBalancer", "annotations": {"rocketmq-ha.dev/x": "y"}},
+                ("outside", "annotations", "rocketmq-ha.dev"),
+            ),
+            (
+                "a source range of another form",
+                {"type": "LoadBalancer", "sourceRanges": ["everywhere"]},
+                ("sourceRanges", "everywhere"),
+            ),
+        )
+    ),
     RefusedChange("an unknown version", "RocketMQCluster", {"version": "4.9.4"}, ("version",)),
     RefusedChange(
         "an unknown place for proxies", "RocketMQCluster", {"proxy": {"mode": "Both"}}, ("mode", "Both")

@@ -126,8 +126,12 @@ def pod_templates() -> dict[str, Json]:
     """
 
     async def settled() -> list[OperatorWorld]:
+        listeners = [{"name": "outside", "type": "NodePort", "advertisedHost": "mq.example"}]
         worlds = [
-            OperatorWorld(group={"replicas": 2, "logReplicas": 1}, cluster={"proxy": {"mode": mode}})
+            OperatorWorld(
+                group={"replicas": 2, "logReplicas": 1},
+                cluster={"proxy": {"mode": mode}, "listeners": listeners},
+            )
             for mode in ("Cluster", "Local")
         ]
         for world in worlds:

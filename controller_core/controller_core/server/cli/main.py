@@ -20,6 +20,7 @@ from controller_core.command_line.program import MisuseError, Parser, program, r
 from controller_core.command_line.values import DURATION, HOSTS, NAMES, SEMICOLONS, duration, hosts, names
 from controller_core.server.cli import client, members
 from controller_core.server.cli.load_generator import WORKLOADS, BenchError, BenchPlan, run_bench
+from controller_core.server.cli.route_front import MISUSES, add_route_front
 from controller_core.server.settings.config import InvalidSettingError, key_infos, reference_lines
 
 EXIT_LOG: Final = 3
@@ -28,7 +29,12 @@ DEFAULT_SERVER: Final = "127.0.0.1:9880"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
-    return run(parser(), arguments, misuses=(InvalidSettingError,), failures=(client.ClientError, BenchError))
+    return run(
+        parser(),
+        arguments,
+        misuses=(InvalidSettingError, *MISUSES),
+        failures=(client.ClientError, BenchError),
+    )
 
 
 def parser() -> Parser:
@@ -43,6 +49,7 @@ def parser() -> Parser:
     _add_client_commands(commands)
     _add_inspect(commands)
     _add_bench(commands)
+    add_route_front(commands)
     settings = commands.add_parser("settings", help="print every setting with meaning, range and default")
     add_output(settings)
     settings.set_defaults(carry_out=_settings)

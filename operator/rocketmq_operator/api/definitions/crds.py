@@ -76,6 +76,7 @@ def custom_resource_definitions() -> tuple[Json, ...]:
                 _column("Reason", ".status.reason"),
                 _column("Term", ".status.term", "integer", priority=1),
                 _column("Proxies", ".status.proxies", priority=1),
+                _column("Listeners", ".status.addresses", priority=1),
                 _AGE,
             ),
             rules=(_NAME_RULE,),

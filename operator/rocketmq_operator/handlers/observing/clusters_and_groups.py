@@ -149,6 +149,9 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
         spec=spec,
         status=RocketMQClusterStatus.model_validate(resource.get("status") or {}),
         children=children,
+        group_services=by_key(
+            item for item in found if item["kind"] == "Service" and GROUP_LABEL in _labels(item)
+        ),
         token=token,
         controllers=await _observe_controllers(environment.controllers_of(namespace, name, token)),
         pods={pod.name: pod for pod in map(parse_pod, pods)},

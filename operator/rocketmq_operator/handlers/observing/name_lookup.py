@@ -19,6 +19,7 @@ from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import ResourcePlan
 from rocketmq_operator.plan.common.claimed_names import names_of_cluster, names_of_group, names_of_report
+from rocketmq_operator.plan.common.listeners import with_services
 from rocketmq_operator.plan.common.objects import ObjectKey, Owner, key_of
 from rocketmq_operator.plan.common.ownership import OF_STATEFUL_SET, ClaimedNames, NameLookup, unknown_names
 from rocketmq_operator.plan.group.observed import ObservedGroup
@@ -57,7 +58,8 @@ def _names_to_look_up(observed: ResourceWithChildren, plan: ResourcePlan) -> fro
     known = dict(observed.children)
     match observed:
         case ObservedGroup():
-            claim = names_of_group(owner.name, observed.spec)
+            listeners = [listener.name for listener in with_services(observed.cluster)]
+            claim = names_of_group(owner.name, observed.spec, listeners)
             known |= _existing_pods(observed.pods)
             known |= {ObjectKey(FAILOVER_KIND.kind, name): {} for name in observed.records}
         case ObservedCluster():

@@ -22,6 +22,7 @@ class ObservedCluster:
         claims: its controllers' PersistentVolumeClaims, by name.
         brokers_ready: ready brokers of all its groups.
         name_lookup: existing objects with the names of its future children.
+        group_services: Services of all its groups, by kind and name.
         proxy_pods: of its proxies, by name; read only if some are not ready.
         events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.event_queries`
             asks.
@@ -40,5 +41,6 @@ class ObservedCluster:
     brokers_ready: int
     name_server_pods: Mapping[str, ObservedPod] = field(default_factory=dict)
     name_lookup: NameLookup = NO_LOOKUP
+    group_services: Children = field(default_factory=dict)
     proxy_pods: Mapping[str, ObservedPod] = field(default_factory=dict)
     events: Mapping[ObjectKey, tuple[ObservedEvent, ...]] = field(default_factory=dict)

@@ -8,6 +8,11 @@ from rocketmq_operator.api.conditions import Finding, make_finding, merge_findin
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.cluster import controllers_status
 from rocketmq_operator.plan.cluster.controller_members import CHANGES
+from rocketmq_operator.plan.cluster.listeners import (
+    addresses_column,
+    listener_statuses,
+    listeners_finding,
+)
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.cluster.observed_pods import pod_refusal
 from rocketmq_operator.plan.cluster.trouble import cluster_troubles
@@ -42,10 +47,12 @@ def cluster_status(observed: ObservedCluster, plan: ResourcePlan) -> RocketMQClu
     has_proxy_pods = observed.spec.proxy.mode is ProxyMode.CLUSTER
     wanted = observed.spec.controllers.replicas
     troubles = cluster_troubles(observed)
+    listeners = listener_statuses(observed)
     works_for = [
         _cluster_ready(observed, plan, (controllers, name_servers), troubles),
         controllers_status.quorum_finding(observed, plan, controllers, troubles),
         _proxy_ready(observed, proxies, troubles),
+        listeners_finding(listeners),
     ]
     findings = [
         *works_for,
@@ -69,6 +76,8 @@ def cluster_status(observed: ObservedCluster, plan: ResourcePlan) -> RocketMQClu
         members=controllers_status.controller_statuses(observed),
         name_servers=f"{name_servers}/{observed.spec.name_servers.replicas}",
         proxies=f"{proxies}/{observed.spec.proxy.replicas}" if has_proxy_pods else "",
+        listeners=listeners,
+        addresses=addresses_column(listeners),
         reason=reason_column(works_for[0], plan, troubles),
     )
 

@@ -3,13 +3,14 @@
 If the operator refuses the pods of the spec (`observed_pods`), it changes none of that: it applies no part of
 a spec without the others.
 
-That covers the Services of deleted pods, and all objects of proxies when the spec no longer has proxies. Pods
+That covers the Services of deleted pods, and all objects of proxies and route fronts without use. Pods
 that an earlier spec broke are replaced before anything that may have to wait
 (`controller_rolling.replace_broken`). Membership of the controllers comes last (`controller_members`, then
 `controller_rolling`): it may wait for long, and nothing else has to wait with it.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from rocketmq_operator.api.names import COMPONENT_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
@@ -20,6 +21,12 @@ from rocketmq_operator.plan.cluster.controller_members import (
     why_volume_is_needed,
 )
 from rocketmq_operator.plan.cluster.controller_rolling import replace_broken, roll
+from rocketmq_operator.plan.cluster.listeners import (
+    ROUTE_FRONT,
+    bootstrap,
+    route_front_children,
+    route_front_deployment,
+)
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.cluster.observed_pods import known_addresses, pod_refusal
 from rocketmq_operator.plan.cluster.proxies import PROXY, hosts_needed, proxy_children, proxy_deployment
@@ -38,6 +45,9 @@ from rocketmq_operator.plan.common.parts import with_live_claim_templates
 from rocketmq_operator.plan.common.waits import PAUSED, unknown_address
 from rocketmq_operator.plan.pods.lost_members import free_lost
 from rocketmq_operator.plan.pods.observed import of_older_revision
+
+_NOT_NEEDED: Final = {PROXY: "no proxy needs it", ROUTE_FRONT: "no listener needs it"}
+"""Why objects of these components go that the spec does not ask for."""
 
 
 def cluster_plan(observed: ObservedCluster) -> ResourcePlan:
@@ -62,12 +72,18 @@ def cluster_plan(observed: ObservedCluster) -> ResourcePlan:
         )
     members = next_change(observed)
     peers = listed_peer_count(observed, members.replicas)
-    wanted = (*cluster_children(owner, spec, observed.token, peers), *proxy_children(owner, spec))
+    wanted = (
+        *cluster_children(owner, spec, observed.token, peers),
+        *proxy_children(owner, spec),
+        *route_front_children(observed),
+        bootstrap(observed),
+    )
     return first_until_wait(
         (
             child_steps(owner, wanted, observed.children),
             _controller_set(observed, members.replicas),
             _proxies(observed),
+            _route_fronts(observed),
             _leftovers(observed, wanted),
             replace_broken(observed),
             _replace_broken_name_servers(observed),
@@ -130,14 +146,28 @@ def _proxies(observed: ObservedCluster) -> ResourcePlan:
     return child_steps(owner, [proxy_deployment(owner, spec, hosts)], observed.children)
 
 
+def _route_fronts(observed: ObservedCluster) -> ResourcePlan:
+    """Make the route fronts' Deployments once the addresses of all name servers are known."""
+    owner, spec = observed.owner, observed.spec
+    if not spec.listeners:
+        return NO_STEPS
+    hosts = known_addresses(observed, hosts_needed(owner, spec))
+    if (wait := unknown_address(hosts)) is not None:
+        return ResourcePlan((), wait)
+    wanted = [route_front_deployment(owner, spec, listener, hosts) for listener in spec.listeners]
+    return child_steps(owner, wanted, observed.children)
+
+
 def _leftovers(observed: ObservedCluster, wanted: Sequence[Json]) -> ResourcePlan:
     kept = set(map(key_of, wanted))
     if observed.spec.proxy.mode is ProxyMode.CLUSTER:
         kept.add(ObjectKey("Deployment", names.proxies(observed.owner.name)))
+    for listener in observed.spec.listeners:
+        kept.add(ObjectKey("Deployment", names.route_front(observed.owner.name, listener.name)))
     gone = []
     for key, live in sorted(observed.children.items()):
-        is_proxys = live["metadata"].get("labels", {}).get(COMPONENT_LABEL) == PROXY
-        if key not in kept and (key.kind == "Service" or is_proxys) and belongs_to(live, observed.owner):
-            why = "no proxy needs it" if is_proxys else "member is gone"
+        component = live["metadata"].get("labels", {}).get(COMPONENT_LABEL)
+        why = _NOT_NEEDED.get(component, "member is gone" if key.kind == "Service" else "")
+        if key not in kept and why and belongs_to(live, observed.owner):
             gone.append(Delete(key, live["metadata"].get("uid", ""), why))
     return ResourcePlan(tuple(gone))

@@ -21,11 +21,19 @@ from rocketmq_operator.plan.common.ownership import ClaimedNames
 Spec = RocketMQClusterSpec | BrokerGroupSpec
 
 
-def names_of_group(name: str, spec: BrokerGroupSpec) -> ClaimedNames:
-    """Return what a BrokerGroup claims for as many members as it asks for."""
+def names_of_group(name: str, spec: BrokerGroupSpec, listeners: Iterable[str] = ()) -> ClaimedNames:
+    """Return what a BrokerGroup claims for as many members as it asks for.
+
+    Args:
+        name: of the group.
+        spec: its spec.
+        listeners: of its cluster, those with a Service for each broker.
+    """
     brokers = [names.member(name, ordinal) for ordinal in range(spec.replicas)]
     logs = [names.log_member(name, ordinal) for ordinal in range(spec.log_replicas)]
+    outside = [names.listener_member(broker, listener) for listener in listeners for broker in brokers]
     keys = {
+        *_keys(("Service", "EndpointSlice"), outside),
         *_keys(("Service", "PodDisruptionBudget", "ConfigMap", "StatefulSet"), [name]),
         *_keys(("Service", "Pod"), brokers + logs),
         *_keys(("EndpointSlice",), brokers),
@@ -51,12 +59,17 @@ def names_of_cluster(name: str, spec: RocketMQClusterSpec) -> ClaimedNames:
     }
     keys = {
         ObjectKey("Secret", names.token_secret(name)),
+        ObjectKey("ConfigMap", names.bootstrap(name)),
         *_keys(around, [controllers, name_servers]),
         *_keys(("Service",), [names.controller(name, ordinal) for ordinal in range(names.CONTROLLERS_MAX)]),
         *_keys(("Service",), servers),
         *_keys(("Pod",), running + servers),
         *_keys(("PersistentVolumeClaim",), map(names.claim, running)),
         *_keys(of_proxies.get(spec.proxy.mode, ()), [proxies]),
+        *_keys(
+            ("Service", "PodDisruptionBudget", "ConfigMap", "Deployment"),
+            [names.route_front(name, listener.name) for listener in spec.listeners],
+        ),
     }
     return ClaimedNames(frozenset(keys), {CLUSTER_LABEL: name, GROUP_LABEL: None})
 

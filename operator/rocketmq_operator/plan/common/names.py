@@ -28,6 +28,8 @@ members configured with all of them need no restart when their number changes.""
 REPLICA_PORT: Final = 10911
 REPLICA_HA_PORT: Final = 10912
 REPLICA_HTTP_PORT: Final = 9881
+ROUTE_FRONT_PORT: Final = NAME_SERVER_PORT
+ROUTE_FRONT_HTTP_PORT: Final = 9883
 PROXY_GRPC_PORT: Final = 8081
 PROXY_REMOTING_PORT: Final = 8080
 PROXY_METRICS_PORT: Final = 5557
@@ -86,6 +88,21 @@ def proxies(cluster: str) -> str:
     The Deployment and ConfigMap of proxies in pods of their own have the same name.
     """
     return f"{cluster}-proxy"
+
+
+def route_front(cluster: str, listener: str) -> str:
+    """Return the name of the Deployment, Service and ConfigMap of a listener's route front."""
+    return f"{cluster}-front-{listener}"
+
+
+def bootstrap(cluster: str) -> str:
+    """Return the name of the ConfigMap that tells applications where a cluster is."""
+    return f"{cluster}-bootstrap"
+
+
+def listener_member(member_name: str, listener: str) -> str:
+    """Return the name of the Service, and its slice, at which clients of a listener reach a broker."""
+    return f"{member_name}-{listener}"
 
 
 def token_secret(cluster: str) -> str:

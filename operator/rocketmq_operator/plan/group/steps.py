@@ -13,7 +13,8 @@
 7. rolling change: pods of an older revision are replaced one at a time (`rolling`);
 8. leftovers: Services of deleted members;
 9. the record of failovers (`failovers`);
-10. volumes: the operator expands claims smaller than the spec, last because a storage class may refuse for
+10. Services of listeners, even while something waits: the API server may refuse a port that is taken;
+11. volumes: the operator expands claims smaller than the spec, last because a storage class may refuse for
     ever.
 
 If the operator refuses the pods of the spec (`observed_pods`), it serves the addresses that exist and skips
@@ -27,6 +28,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from rocketmq_operator.api.broker_group import Durability
+from rocketmq_operator.api.names import LISTENER_LABEL
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import (
     NO_STEPS,
@@ -36,20 +38,15 @@ from rocketmq_operator.plan.common.actions import (
     Step,
     Wait,
     child_steps,
-    field_rewritten,
     first_until_wait,
-    with_digest,
 )
 from rocketmq_operator.plan.common.claimed_names import names_of_group
-from rocketmq_operator.plan.common.objects import Live, ObjectKey, belongs_to, key_of, quantity
-from rocketmq_operator.plan.common.ownership import is_ours, why_name_is_taken
+from rocketmq_operator.plan.common.listeners import with_services
+from rocketmq_operator.plan.common.objects import Live, ObjectKey, belongs_to, quantity
+from rocketmq_operator.plan.common.ownership import why_name_is_taken
 from rocketmq_operator.plan.common.parts import with_live_claim_templates
-from rocketmq_operator.plan.common.rewritten_fields import describe_rewritten_field
 from rocketmq_operator.plan.common.waits import PAUSED, no_address, unknown_address
-from rocketmq_operator.plan.group import takeover
 from rocketmq_operator.plan.group.children import (
-    REMOTING,
-    broker_ports,
     broker_set,
     fixed_children,
     log_replica_set,
@@ -57,11 +54,12 @@ from rocketmq_operator.plan.group.children import (
     member_service,
 )
 from rocketmq_operator.plan.group.failovers import record_steps
+from rocketmq_operator.plan.group.listeners import listener_services
 from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.group.observed_pods import known_hosts, pod_refusal
-from rocketmq_operator.plan.group.rolling import hand_over, replace_broken, roll, successors
+from rocketmq_operator.plan.group.rolling import hand_over, replace_broken, roll
+from rocketmq_operator.plan.group.slices import all_members, endpoint_slice_moves, endpoint_slices
 from rocketmq_operator.plan.group.switchover import switchover
-from rocketmq_operator.plan.group.takeover import MemberEndpoint
 from rocketmq_operator.plan.pods.lost_members import free_lost
 
 _CLAIM: Final = "PersistentVolumeClaim"
@@ -77,8 +75,12 @@ def group_plan(observed: ObservedGroup) -> ResourcePlan:
         )
     plan = first_until_wait(_concerns(observed))
     growth = _volumes(observed) if plan.wait is None else NO_STEPS
-    records = record_steps(observed)
-    return ResourcePlan((*plan.steps, *records.steps, *growth.steps), plan.wait or records.wait, plan.notes)
+    records, listeners = record_steps(observed), _listener_services(observed)
+    return ResourcePlan(
+        (*plan.steps, *records.steps, *listeners.steps, *growth.steps),
+        plan.wait or records.wait or listeners.wait,
+        (*plan.notes, *listeners.notes),
+    )
 
 
 def _concerns(observed: ObservedGroup) -> Iterator[ResourcePlan]:
@@ -103,41 +105,11 @@ def _concerns(observed: ObservedGroup) -> Iterator[ResourcePlan]:
     yield _leftovers(observed)
 
 
-def member_endpoints(observed: ObservedGroup) -> dict[str, MemberEndpoint]:
-    """Return all members as far as their addresses matter."""
-    found = {}
-    for name in _all_members(observed):
-        pod, reported = observed.pods.get(name), observed.reported_member(name)
-        found[name] = MemberEndpoint(
-            name=name,
-            ip=pod.ip if pod else "",
-            ready=pod is not None and pod.ready,
-            deleting=pod is not None and pod.deleting,
-            alive=reported.alive if reported else None,
-        )
-    return found
-
-
-def _all_members(observed: ObservedGroup) -> tuple[str, ...]:
-    """Return the members that the spec asks for, and those that are still there."""
-    wanted = member_names(observed.owner.name, observed.spec)
-    return (*wanted, *sorted(name for name in observed.pods if name not in wanted))
-
-
 def _names(observed: ObservedGroup) -> ResourcePlan:
-    claim = names_of_group(observed.owner.name, observed.spec)
+    listeners = [listener.name for listener in with_services(observed.cluster)]
+    claim = names_of_group(observed.owner.name, observed.spec, listeners)
     wait = why_name_is_taken(observed.owner, claim, observed.children, observed.name_lookup)
     return NO_STEPS if wait is None else ResourcePlan(tuple(endpoint_slice_moves(observed)), wait)
-
-
-def endpoint_slice_moves(observed: ObservedGroup) -> Iterator[Apply]:
-    """Yield what changes the group's EndpointSlices.
-
-    It creates none: for that the name must be looked up first.
-    """
-    for step in endpoint_slices(observed).steps:
-        if isinstance(step, Apply) and key_of(step.body) in observed.children:
-            yield step
 
 
 def _services(observed: ObservedGroup) -> ResourcePlan:
@@ -154,63 +126,15 @@ def _services(observed: ObservedGroup) -> ResourcePlan:
     return ResourcePlan(plan.steps, no_address(missing[0]) if missing else None, plan.notes)
 
 
-def endpoint_slices(observed: ObservedGroup) -> ResourcePlan:
-    """Return the EndpointSlices that send clients to the members that serve them.
-
-    While no controller answers the master is unknown: each address keeps its current server.
-    """
-    brokers = takeover.brokers_only(member_endpoints(observed), observed.owner.name)
-    by_name = {endpoint.name: endpoint for endpoint in brokers}
-    replaced = {
-        observed.member_at(address)
-        for address in takeover.recently_replaced(observed.failovers, observed.now)
-    }
-    servers = takeover.served_by(brokers, observed.master, replaced)
-    unknown = observed.group is None and not observed.controllers_answered
-    epoch_now = observed.group.master_epoch if observed.group is not None else 0
-    ports = broker_ports(observed.cluster)
-    steps: list[Step] = []
-    notes: list[Wait] = []
-    for member, server in servers.items():
-        if not _has_own(observed, "Service", member):
-            continue
-        if observed.child("EndpointSlice", member) is not None and not _has_own(
-            observed, "EndpointSlice", member
-        ):
-            continue
-        live, epoch = observed.child("EndpointSlice", member), epoch_now
-        if unknown and live is not None and takeover.server_of(live) in by_name:
-            server, epoch = takeover.server_of(live), takeover.deciding_epoch(live)
-        endpoint = by_name[server]
-        hold_port = _hold_port(observed, endpoint) if server == member else None
-        led_to = ports if hold_port is None else ports | {REMOTING: hold_port}
-        body = with_digest(
-            takeover.endpoint_slice(
-                observed.owner, observed.spec.cluster, member, endpoint, epoch, ports=led_to
-            )
-        )
-        if live is not None and belongs_to(live, observed.owner) and takeover.is_as_wanted(live, body):
-            continue
-        problem = "" if live is None else describe_rewritten_field(live, body)
-        if problem:
-            notes.append(field_rewritten(problem))
-        else:
-            steps.append(Apply(body, f"served by {server}"))
-    return ResourcePlan(tuple(steps), None, tuple(notes))
-
-
-def _hold_port(observed: ObservedGroup, endpoint: MemberEndpoint) -> int | None:
-    """Return the companion's hold port while the master is being deleted and will be killed.
-
-    Return None if clients should still reach the broker.
-
-    The port holds clients of the master while its pod is being deleted and its preStop will kill it at once,
-    because others have all acknowledged messages. A master that must hand over first continues for seconds.
-    """
-    is_leaving = endpoint.deleting and endpoint.name == observed.master
-    if is_leaving and observed.spec.durability is Durability.ALL_IN_SYNC and successors(observed):
-        return observed.pods[endpoint.name].hold_port
-    return None
+def _listener_services(observed: ObservedGroup) -> ResourcePlan:
+    """Make the Services of the cluster's listeners; their slices come with the next look."""
+    if _names(observed).wait is not None:
+        return NO_STEPS
+    return child_steps(
+        observed.owner,
+        listener_services(observed.owner, observed.spec, observed.cluster),
+        observed.children,
+    )
 
 
 def _configuration(observed: ObservedGroup) -> ResourcePlan:
@@ -314,7 +238,7 @@ def _next_size(
 def _too_few_left(observed: ObservedGroup, leaving: str) -> Wait | None:
     """Return why the removal of a member would remove a needed copy of acknowledged messages."""
     copies = 1 if observed.spec.durability is Durability.ASYNC else 2
-    others = [observed.reported_member(name) for name in _all_members(observed) if name != leaving]
+    others = [observed.reported_member(name) for name in all_members(observed) if name != leaving]
     in_sync = sum(member is not None and member.in_sync for member in others)
     if in_sync >= copies:
         return None
@@ -344,8 +268,14 @@ def _volumes(observed: ObservedGroup) -> ResourcePlan:
 
 
 def _leftovers(observed: ObservedGroup) -> ResourcePlan:
-    """Remove Services and slices of members that are neither asked for nor there."""
-    kept = {*_all_members(observed), observed.owner.name}
+    """Remove Services and slices of members, and of listeners, that are neither asked for nor there."""
+    members = all_members(observed)
+    outside = {
+        names.listener_member(member, listener.name)
+        for listener in with_services(observed.cluster)
+        for member in members
+    }
+    kept = {*members, observed.owner.name, *outside}
     gone = [
         (key, live)
         for key, live in sorted(observed.children.items())
@@ -358,15 +288,9 @@ def _leftovers(observed: ObservedGroup) -> ResourcePlan:
     )
 
 
-def _has_own(observed: ObservedGroup, kind: str, name: str) -> bool:
-    """Tell whether there is such an object, and it is the group's."""
-    live = observed.child(kind, name)
-    identity = names_of_group(observed.owner.name, observed.spec).identity
-    return live is not None and is_ours(live, observed.owner, identity)
-
-
 def _is_member_object(observed: ObservedGroup, key: ObjectKey, live: Live) -> bool:
     is_ours = names.is_member(key.name, observed.owner.name) or names.is_member(
         key.name, names.log_set(observed.owner.name)
     )
-    return is_ours and belongs_to(live, observed.owner)
+    is_listeners = LISTENER_LABEL in (live["metadata"].get("labels") or {})
+    return (is_ours or is_listeners) and belongs_to(live, observed.owner)

@@ -14,7 +14,7 @@ The rules, first that fits:
 | else | itself |
 
 A master whose pod has no address or is being deleted takes over no other address. Its own leads to its
-companion from then on, if it is about to be killed (`plan.group.steps.endpoint_slices`). One that is not
+companion from then on, if it is about to be killed (`plan.group.slices.endpoint_slices`). One that is not
 ready is: a new master is not ready for a moment, and returning the address to a member that cannot serve for
 so long would not help clients.
 

@@ -39,8 +39,8 @@ class _Leader:
         self.held_s.append(hold_s)
 
 
-async def _world() -> tuple[OperatorWorld, Takeover, _Leader]:
-    world = OperatorWorld({"logReplicas": 1})
+async def _world(cluster: Json | None = None) -> tuple[OperatorWorld, Takeover, _Leader]:
+    world = OperatorWorld({"logReplicas": 1}, cluster)
     await world.settle()
     leader = _Leader()
     takeover = Takeover(world.kube, leader.may_act, leader.wake, standby_s=0.05, hold=leader.hold)
@@ -101,6 +101,14 @@ async def test_a_dead_masters_address_moves_with_one_write_and_no_read() -> None
     assert world.kube.writes == ["apply EndpointSlice orders-0"]
     assert world.server_of("orders-0") == "orders-1"
     assert set(leader.woken) == {("shop", "orders")}
+
+
+async def test_the_addresses_of_all_listeners_move_with_the_one_inside_and_no_read() -> None:
+    listener = {"name": "outside", "type": "NodePort", "advertisedHost": "mq.example"}
+    world, takeover, _ = await _world({"listeners": [listener]})
+    assert await _fail_over(takeover, _event(world, "orders-1", 2)) == 2
+    assert world.kube.writes == ["apply EndpointSlice orders-0", "apply EndpointSlice orders-0-outside"]
+    assert [world.server_of(name) for name in ("orders-0", "orders-0-outside")] == ["orders-1"] * 2
 
 
 async def test_an_address_stays_until_the_new_master_has_a_copy() -> None:

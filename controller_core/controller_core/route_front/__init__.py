@@ -1,0 +1,1 @@
+"""The route front: gives clients outside a cluster its routes, with the addresses of one listener."""

@@ -1,0 +1,126 @@
+"""The steps that write the EndpointSlices of a group: which member serves clients at each address.
+
+`takeover` has the rules. A slice behind a listener's Service shows the same member as the broker's own.
+"""
+
+from collections.abc import Iterator
+
+from rocketmq_operator.api.broker_group import Durability
+from rocketmq_operator.plan.common.actions import (
+    NO_STEPS,
+    Apply,
+    ResourcePlan,
+    field_rewritten,
+    first_until_wait,
+    with_digest,
+)
+from rocketmq_operator.plan.common.claimed_names import names_of_group
+from rocketmq_operator.plan.common.objects import Json, belongs_to, key_of
+from rocketmq_operator.plan.common.ownership import is_ours
+from rocketmq_operator.plan.common.rewritten_fields import describe_rewritten_field
+from rocketmq_operator.plan.group import takeover
+from rocketmq_operator.plan.group.children import REMOTING, broker_ports, member_names
+from rocketmq_operator.plan.group.listeners import listener_slices
+from rocketmq_operator.plan.group.observed import ObservedGroup
+from rocketmq_operator.plan.group.rolling import successors
+from rocketmq_operator.plan.group.takeover import MemberEndpoint
+
+
+def member_endpoints(observed: ObservedGroup) -> dict[str, MemberEndpoint]:
+    """Return all members as far as their addresses matter."""
+    found = {}
+    for name in all_members(observed):
+        pod, reported = observed.pods.get(name), observed.reported_member(name)
+        found[name] = MemberEndpoint(
+            name=name,
+            ip=pod.ip if pod else "",
+            ready=pod is not None and pod.ready,
+            deleting=pod is not None and pod.deleting,
+            alive=reported.alive if reported else None,
+        )
+    return found
+
+
+def all_members(observed: ObservedGroup) -> tuple[str, ...]:
+    """Return the members that the spec asks for, and those that are still there."""
+    wanted = member_names(observed.owner.name, observed.spec)
+    return (*wanted, *sorted(name for name in observed.pods if name not in wanted))
+
+
+def endpoint_slice_moves(observed: ObservedGroup) -> Iterator[Apply]:
+    """Yield what changes the group's EndpointSlices.
+
+    It creates none: for that the name must be looked up first.
+    """
+    for step in endpoint_slices(observed).steps:
+        if isinstance(step, Apply) and key_of(step.body) in observed.children:
+            yield step
+
+
+def endpoint_slices(observed: ObservedGroup) -> ResourcePlan:
+    """Return the EndpointSlices that send clients to the members that serve them.
+
+    While no controller answers the master is unknown: each address keeps its current server.
+    """
+    brokers = takeover.brokers_only(member_endpoints(observed), observed.owner.name)
+    by_name = {endpoint.name: endpoint for endpoint in brokers}
+    replaced = {
+        observed.member_at(address)
+        for address in takeover.recently_replaced(observed.failovers, observed.now)
+    }
+    servers = takeover.served_by(brokers, observed.master, replaced)
+    unknown = observed.group is None and not observed.controllers_answered
+    epoch_now = observed.group.master_epoch if observed.group is not None else 0
+    ports = broker_ports(observed.cluster)
+    plans: list[ResourcePlan] = []
+    for member, server in servers.items():
+        live, epoch = observed.child("EndpointSlice", member), epoch_now
+        if unknown and live is not None and takeover.server_of(live) in by_name:
+            server, epoch = takeover.server_of(live), takeover.deciding_epoch(live)
+        endpoint = by_name[server]
+        hold_port = _hold_port(observed, endpoint) if server == member else None
+        led_to = ports if hold_port is None else ports | {REMOTING: hold_port}
+        body = takeover.endpoint_slice(
+            observed.owner, observed.spec.cluster, member, endpoint, epoch, ports=led_to
+        )
+        plans += [
+            _slice_step(observed, with_digest(one), server)
+            for one in (body, *listener_slices(body, member, observed.cluster))
+        ]
+    return first_until_wait(plans)
+
+
+def _slice_step(observed: ObservedGroup, body: Json, server: str) -> ResourcePlan:
+    """Return the step that writes a slice behind a Service of ours, unless it is as wanted."""
+    name = key_of(body).name
+    live = observed.child("EndpointSlice", name)
+    if not _has_own(observed, "Service", name):
+        return NO_STEPS
+    if live is not None and not _has_own(observed, "EndpointSlice", name):
+        return NO_STEPS
+    if live is not None and belongs_to(live, observed.owner) and takeover.is_as_wanted(live, body):
+        return NO_STEPS
+    if live is not None and (problem := describe_rewritten_field(live, body)):
+        return ResourcePlan((), None, (field_rewritten(problem),))
+    return ResourcePlan((Apply(body, f"served by {server}"),))
+
+
+def _hold_port(observed: ObservedGroup, endpoint: MemberEndpoint) -> int | None:
+    """Return the companion's hold port while the master is being deleted and will be killed.
+
+    Return None if clients should still reach the broker.
+
+    The port holds clients of the master while its pod is being deleted and its preStop will kill it at once,
+    because others have all acknowledged messages. A master that must hand over first continues for seconds.
+    """
+    is_leaving = endpoint.deleting and endpoint.name == observed.master
+    if is_leaving and observed.spec.durability is Durability.ALL_IN_SYNC and successors(observed):
+        return observed.pods[endpoint.name].hold_port
+    return None
+
+
+def _has_own(observed: ObservedGroup, kind: str, name: str) -> bool:
+    """Tell whether there is such an object, and it is the group's."""
+    live = observed.child(kind, name)
+    identity = names_of_group(observed.owner.name, observed.spec).identity
+    return live is not None and is_ours(live, observed.owner, identity)
