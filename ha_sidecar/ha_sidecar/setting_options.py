@@ -36,6 +36,11 @@ _BY_KEY: Final = {
 }
 
 
+def setting_keys(settings: type) -> tuple[str, ...]:
+    """Return the keys of a dataclass of settings, as files and options have them."""
+    return tuple(get_type_hints(settings))
+
+
 def add_settings(parser: argparse.ArgumentParser, settings: type) -> tuple[str, ...]:
     """Declare `-c, --config` and one option for each setting; return the settings' keys."""
     parser.add_argument(
@@ -47,7 +52,7 @@ def add_settings(parser: argparse.ArgumentParser, settings: type) -> tuple[str, 
         metavar = _metavar(key, hint)
         text = f"{texts[key].rstrip('.')}; {SEMICOLONS}" if metavar == HOSTS else texts[key]
         parser.add_argument(f"--{key.replace('_', '-')}", dest=key, metavar=metavar, help=text)
-    return tuple(hints)
+    return setting_keys(settings)
 
 
 def _metavar(key: str, hint: object) -> str:

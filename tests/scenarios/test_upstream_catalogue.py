@@ -105,7 +105,7 @@ async def two_slaves_cut_at_once(scene: Scene) -> None:
     await asyncio.sleep(5)
     wish = SyncStateSet.of((1, 3), scene.group.set_epoch).encode()
     header = headers.AlterSyncStateSetRequestHeader(NAME, 1, scene.group.master_epoch)
-    answer = await scene.ask(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, wish)
+    answer = await scene.ask(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, wish, as_broker=1)
     assert answer.code == 2006, f"a dead member was taken: {answer.code}"
     await scene.until(lambda: scene.group.sync_state_set == (1,), 12, "the master is alone in the set")
 

@@ -233,9 +233,9 @@ MUTANTS = (
     Mutant(
         "the end of an old connection removes a member that came back",
         "groups/liveness/table.py",
-        "            self._unbind(entry)\n            entry.channel_id = channel_id\n",
-        "            entry.channel_id = channel_id\n",
-        test="tests/unit/groups/test_upstream_bugs.py",
+        "            if not self.holders.move_on(entry, now_ms):\n",
+        "            if True:\n",
+        test="tests/unit/groups/liveness/test_holders.py",
     ),
     Mutant(
         "writes that were stopped stay stopped",

@@ -19,6 +19,7 @@ from ha_sidecar.common.options import read_file
 from ha_sidecar.companion import config as companion_config
 from ha_sidecar.replica import config as replica_config
 from ha_sidecar.seed import config as seed_config
+from ha_sidecar.setting_options import setting_keys
 from rocketmq_operator.api.broker_group import OWNED_KEYS, BrokerGroupSpec, Durability
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import CLUSTER_NAME_PATTERN, NAME_LENGTH_MAX
@@ -80,7 +81,10 @@ def test_a_plain_value_is_read_by_the_sidecar_as_written_or_refused_when_written
     except ValueError:
         assert value != value.strip() or set(value) & set("\r\n")
         return
-    assert _read_by_sidecar(text, companion_config.KEYS) == {"group": value, "cluster": "c"}
+    assert _read_by_sidecar(text, setting_keys(companion_config.CompanionConfig)) == {
+        "group": value,
+        "cluster": "c",
+    }
 
 
 @settings(max_examples=30)
@@ -107,11 +111,15 @@ def test_what_the_crd_admits_is_read_by_companion_replica_and_seed_as_it_was_mea
         return
     owner = Owner(API_VERSION, "BrokerGroup", group, namespace, "uid")
     companion = companion_config.from_texts(
-        _read_by_sidecar(companion_conf(owner, spec, RocketMQClusterSpec()), companion_config.KEYS),
+        _read_by_sidecar(
+            companion_conf(owner, spec, RocketMQClusterSpec()), setting_keys(companion_config.CompanionConfig)
+        ),
         serves=True,
     )
-    replica = replica_config.from_texts(_read_by_sidecar(replica_conf(owner, spec), replica_config.KEYS))
-    seed_texts = _read_by_sidecar(seed_conf(owner, spec, "2"), seed_config.KEYS)
+    replica = replica_config.from_texts(
+        _read_by_sidecar(replica_conf(owner, spec), setting_keys(replica_config.ReplicaConfig))
+    )
+    seed_texts = _read_by_sidecar(seed_conf(owner, spec, "2"), setting_keys(seed_config.SeedConfig))
     seed = seed_config.from_texts(seed_texts | {"advertise": "10.0.0.1:10911"})
     assert {(one.cluster, one.group) for one in (companion, replica, seed)} == {(cluster, group)}
     assert (companion.namespace, replica.namespace) == (namespace, namespace)

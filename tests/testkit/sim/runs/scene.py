@@ -89,9 +89,12 @@ class Scene:
             await asyncio.sleep(_STEP_S)
         return self.world.loop.now_s - began_s
 
-    async def ask(self, code: int, header: Header, body: bytes = b"") -> RemotingCommand:
-        """Send a request to the leader as a person would."""
-        return await self._person.spawn(self._ask(code, header, body))  # type: ignore[no-any-return] # a task of any
+    async def ask(
+        self, code: int, header: Header, body: bytes = b"", *, as_broker: int = 0
+    ) -> RemotingCommand:
+        """Send a request to the leader as a person would, or from the host of a broker."""
+        sender = self.broker(as_broker).process if as_broker else self._person
+        return await sender.spawn(self._ask(code, header, body))  # type: ignore[no-any-return] # a task of any
 
     async def _ask(self, code: int, header: Header, body: bytes) -> RemotingCommand:
         host, _, port = self.leader.address.rpartition(":")

@@ -42,7 +42,7 @@ def is_silent(_request: RemotingCommand) -> RemotingCommand:
     raise ConnectError("it does not answer")
 
 
-class Asking:
+class AskingLeader:
     """A leader whose group lost its master 1; members 2, 3, ... answer in their ways."""
 
     def __init__(self, *members: Answer, log_replica: int = 0) -> None:
@@ -88,7 +88,7 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_the_ends_that_members_tell_replace_those_of_their_heartbeats() -> None:
-    command = await Asking(tells(2, 70), tells(3, 100)).told()
+    command = await AskingLeader(tells(2, 70), tells(3, 100)).told()
     assert (ends(command), command.withheld) == ({2: 70, 3: 100}, "")
 
 
@@ -98,12 +98,12 @@ async def test_a_silent_member_is_asked_again() -> None:
     def answers_late(request: RemotingCommand) -> RemotingCommand:
         return next(answers, tells(3, 100))(request)
 
-    command = await Asking(tells(2, 70), answers_late).told()
+    command = await AskingLeader(tells(2, 70), answers_late).told()
     assert (ends(command), command.withheld) == ({2: 70, 3: 100}, "")
 
 
 async def test_nobody_is_elected_if_two_copies_may_be_on_members_that_do_not_answer() -> None:
-    command = await Asking(tells(2, 70), is_silent).told()
+    command = await AskingLeader(tells(2, 70), is_silent).told()
     assert command.withheld == "LogsUnknown"
 
 
@@ -111,34 +111,34 @@ async def test_a_silent_member_is_not_needed_where_every_member_acknowledges(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(log_ends, "AWAITED_S", 3_600.0)
-    command = await Asking(tells(2, 70, ALL), is_silent).told()
+    command = await AskingLeader(tells(2, 70, ALL), is_silent).told()
     assert (ends(command), command.withheld) == ({2: 70, 3: -1}, "")
 
 
 async def test_a_log_replica_that_is_ahead_is_found() -> None:
-    command = await Asking(tells(2, 70), tells(3, 100, ""), log_replica=3).told()
+    command = await AskingLeader(tells(2, 70), tells(3, 100, ""), log_replica=3).told()
     assert command.withheld == "LogReplicaAhead"
 
 
 async def test_brokers_that_refuse_are_compared_by_their_heartbeats_and_not_asked_again() -> None:
-    asking = Asking(refuses, refuses)
+    asking = AskingLeader(refuses, refuses)
     command = await asking.told()
     assert (ends(command), command.withheld) == ({2: 40, 3: 40}, "")
     assert sorted(asking.asked) == ["a:2", "a:2", "a:3", "a:3"]
 
 
 async def test_the_answer_of_another_group_is_not_used_and_its_connection_is_closed() -> None:
-    asking = Asking(tells(2, 70), tells(3, 100, name="other"))
+    asking = AskingLeader(tells(2, 70), tells(3, 100, name="other"))
     assert (await asking.told()).withheld == "LogsUnknown"
     assert asking.forgotten == ["a:3"]
 
 
 async def test_settings_that_cannot_be_read_do_not_hide_the_end_of_a_log() -> None:
-    command = await Asking(tells(2, 70, "a=\\u12"), tells(3, 100)).told()
+    command = await AskingLeader(tells(2, 70, "a=\\u12"), tells(3, 100)).told()
     assert (ends(command), command.withheld) == ({2: 70, 3: 100}, "")
 
 
 async def test_nobody_is_asked_where_the_answers_cannot_matter() -> None:
-    asking = Asking(tells(2, 70))
+    asking = AskingLeader(tells(2, 70))
     assert ends(await asking.told()) == {2: 40}
     assert asking.asked == []

@@ -21,6 +21,7 @@ from ha_sidecar.common.options import read_file
 from ha_sidecar.companion import config as companion_config
 from ha_sidecar.companion.leaving import EndDecision, EndMethod
 from ha_sidecar.replica import config as replica_config
+from ha_sidecar.setting_options import setting_keys
 from rocketmq_operator.plan.cluster.children import JAVA_RUN
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.group.companion import HELD_AFTER_S, until_port_is_free
@@ -134,7 +135,7 @@ async def test_a_companion_takes_the_file_that_is_written_for_it(tmp_path: Path)
     world = await _settled()
     path = tmp_path / "companion.conf"
     path.write_text(world.get("ConfigMap", "orders")["data"]["companion.conf"])
-    texts = read_file(path, companion_config.KEYS)
+    texts = read_file(path, setting_keys(companion_config.CompanionConfig))
     config = companion_config.from_texts(texts, serves=True)
     assert config.broker == ("127.0.0.1", names.BROKER_PORT)
     assert [host for host, _ in config.controllers] == list(names.controller_hosts("main", "shop"))
@@ -148,7 +149,9 @@ async def test_a_companion_keeps_its_own_state_on_the_volume_beside_the_broker_s
     world = await _settled()
     path = tmp_path / "companion.conf"
     path.write_text(world.get("ConfigMap", "orders")["data"]["companion.conf"])
-    state = companion_config.from_texts(read_file(path, companion_config.KEYS), serves=True).state
+    state = companion_config.from_texts(
+        read_file(path, setting_keys(companion_config.CompanionConfig)), serves=True
+    ).state
     assert state is not None
     companion, _ = _pod(world, "orders")["initContainers"]
     (mount,) = [one for one in companion["volumeMounts"] if one["name"] == names.DATA_VOLUME]
@@ -253,7 +256,7 @@ async def test_a_log_replica_takes_the_file_and_the_addresses_that_are_written_f
         (conf / name).write_text(data[name])
     printed = _run(script, tmp_path, {"POD_NAME": "orders-log-0", "POD_IP": "10.9.8.7"}).split()
     assert printed[:3] == ["ha-sidecar", "replica", "-c"]
-    texts = read_file(conf / "replica.conf", replica_config.KEYS)
+    texts = read_file(conf / "replica.conf", setting_keys(replica_config.ReplicaConfig))
     texts |= {
         key[2:].replace("-", "_"): value for key, value in zip(printed[4::2], printed[5::2], strict=True)
     }
