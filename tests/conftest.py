@@ -1,6 +1,8 @@
 """Settings for all tests."""
 
+import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,22 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
 
 _FIRST = ("kube", "spark", "conformance", "process", "simulation")
 """Folders whose tests take long; what shares something first."""
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """Undo what a test did to the log of its process.
+
+    A program that a test runs inside its own process sets up the log, and its handler outlives the captured
+    stream that it writes to.
+    """
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    yield
+    for handler in root.handlers[:]:
+        if handler not in before:
+            root.removeHandler(handler)
+    root.setLevel(level)
 
 
 # Two hooks, as what marks has to come before the plugin that reads the marks, and what
