@@ -99,7 +99,7 @@ STORIES: Final[dict[str, Callable[[], synthetic.Story]]] = {
         begin_us=synthetic.EPOCH_2026_US + (12 * 3_600 - 301) * 1_000_000,
     ),
     "two clusters without changes": lambda: synthetic.Story(
-        groups=(synthetic.Group("a"), synthetic.Group("b", silent_ms=(0, 90_000))), duration_s=100
+        groups=(synthetic.StoryGroup("a"), synthetic.StoryGroup("b", silent_ms=(0, 90_000))), duration_s=100
     ),
 }
 

@@ -20,7 +20,7 @@ from testkit.processes.relay import Relay
 from testkit.products.route_front import RouteFrontProcess
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings, read_back
-from testkit.rocketmq.processes import Broker, BrokerPlace, NameServer, mqadmin
+from testkit.rocketmq.processes import BrokerPlace, JavaBroker, NameServer, mqadmin
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 
@@ -50,7 +50,7 @@ class Outside:
     """The processes of one test."""
 
     name_server: NameServer
-    broker: Broker
+    broker: JavaBroker
     relay: Relay
     front: RouteFrontProcess
 
@@ -58,7 +58,7 @@ class Outside:
 @pytest_asyncio.fixture
 async def outside(tmp_path: Path, name_server: NameServer) -> AsyncIterator[Outside]:
     place = BrokerPlace(CLUSTER, GROUP, "orders-0", tmp_path / "broker")
-    broker = Broker(await jars(), place, name_server.address, SETTINGS)
+    broker = JavaBroker(await jars(), place, name_server.address, SETTINGS)
     relay = Relay(broker.address)
     gone = f"{LOOPBACK}:{free_port()}"
     front = RouteFrontProcess(
