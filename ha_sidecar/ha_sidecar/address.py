@@ -1,7 +1,8 @@
 """Addresses as `host:port` texts: from settings, from peers, from routes."""
 
-HostPort = tuple[str, int]
-PORT_MAX = 65_535
+from controller_core.remoting.host_port import PORT_MAX, HostPort, split_host_port
+
+__all__ = ["PORT_MAX", "AddressError", "HostPort", "host_port", "host_ports"]
 
 
 class AddressError(ValueError):
@@ -14,10 +15,10 @@ def host_port(text: str) -> HostPort:
     Raises:
         AddressError: the text is anything else.
     """
-    host, separator, port = text.strip().rpartition(":")
-    if not separator or not host or not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
+    found = split_host_port(text.strip())
+    if found is None or not found[0]:
         raise AddressError(f"{text!r} is not host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    return found
 
 
 def host_ports(text: str) -> tuple[HostPort, ...]:

@@ -10,12 +10,13 @@ import argparse
 import re
 from typing import Final
 
+from controller_core.remoting.host_port import HostPort, split_host_port
+
 DURATION: Final = "DURATION"
 HOSTS: Final = "HOST:PORT[,...]"
 NAMES: Final = "NAME[,...]"
 SEMICOLONS: Final = "RocketMQ's own ';' between them works too"
 """The end of the help of an option whose type is `hosts`."""
-PORT_MAX: Final = 65_535
 
 _UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)")
@@ -65,16 +66,16 @@ def hosts(text: str) -> list[str]:
     return _some(text, [one.strip() for one in text.replace(";", ",").split(",")])
 
 
-def listen_address(text: str) -> tuple[str, int]:
+def listen_address(text: str) -> HostPort:
     """Return host and port of `host:port`; the host of `:port` is every interface.
 
     Raises:
         argparse.ArgumentTypeError: it is something else.
     """
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
+    if (found := split_host_port(text)) is None:
         raise argparse.ArgumentTypeError(f"invalid address {text!r} (expected host:port)")
-    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)  # noqa: S104 - asked for
+    host, port = found
+    return host or "0.0.0.0", port  # noqa: S104 - asked for
 
 
 def _some(text: str, found: list[str]) -> list[str]:

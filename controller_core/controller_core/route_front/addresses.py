@@ -12,12 +12,12 @@ from typing import Final, Self
 import msgspec
 
 from controller_core.remoting.errors import shown
+from controller_core.remoting.host_port import split_host_port
 from controller_core.remoting.text_bounds import ADDRESS_BYTES_MAX, text_problem
 
 ADDRESSES_MAX: Final = 10_000
 """Brokers of one listener."""
 FILE_BYTES_MAX: Final = ADDRESSES_MAX * 2 * (ADDRESS_BYTES_MAX + 8)
-PORT_MAX: Final = 65_535
 
 
 class AddressesError(ValueError):
@@ -61,8 +61,8 @@ class ListenerAddresses:
 
 def _check(text: str) -> None:
     """Raise `AddressesError` unless a text is `host:port`; an IPv6 host stands in brackets."""
-    host, _, port = text.rpartition(":")
-    is_port = port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX
+    found = split_host_port(text)
+    host = text.rpartition(":")[0]
     is_host = bool(host) and (":" not in host or (host.startswith("[") and host.endswith("]")))
-    if not (is_host and is_port) or text_problem(text, ADDRESS_BYTES_MAX) is not None:
+    if found is None or not found[1] or not is_host or text_problem(text, ADDRESS_BYTES_MAX) is not None:
         raise AddressesError(f"invalid address {shown(text)} (expected host:port)")

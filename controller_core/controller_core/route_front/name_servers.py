@@ -12,7 +12,8 @@ from typing import Final
 
 from controller_core.channel import ChannelError, Connection, connect
 from controller_core.remoting.command import RemotingCommand
-from controller_core.route_front.settings import HostPort, RouteFrontBounds
+from controller_core.remoting.host_port import HostPort
+from controller_core.route_front.settings import RouteFrontBounds
 
 TRIES_MIN: Final = 2
 """With one name server: a connection may have ended since the last request."""

@@ -5,9 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from controller_core.route_front.addresses import PORT_MAX
-
-HostPort = tuple[str, int]
+from controller_core.remoting.host_port import HostPort, split_host_port
 
 REMOTING_PORT: Final = 9876
 """A name server's port: clients take a route front for one."""
@@ -78,7 +76,7 @@ def name_servers(option: str, texts: Sequence[str]) -> tuple[HostPort, ...]:
 
 
 def _host_port(option: str, text: str) -> HostPort:
-    host, _, port = text.strip().rpartition(":")
-    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) <= PORT_MAX:
+    found = split_host_port(text.strip())
+    if found is None or not found[0] or not found[1]:
         raise SettingsError(f"invalid {option} {text!r} (expected HOST:PORT)")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    return found

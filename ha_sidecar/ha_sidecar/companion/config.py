@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ha_sidecar.address import HostPort
+from ha_sidecar.address import PORT_MAX, HostPort
 from ha_sidecar.common.options import address, addresses, number, require, require_keys
 
 POLL_INTERVAL_MS_MIN: Final = 50
 HOLD_MS_MIN: Final = 500
 HOLD_MS_MAX: Final = 2_500
 """A client's send may take 3 s by default, and a broker's process needs its port when it starts again."""
-
-PORT_MAX: Final = 65_535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

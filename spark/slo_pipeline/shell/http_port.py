@@ -10,6 +10,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
 from controller_core.channel.http_port import HttpPort
+from controller_core.remoting.host_port import HostPort, split_host_port
 
 _SHUTDOWN_S = 1.0
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -19,16 +20,16 @@ class ListenAddressError(ValueError):
     """An address is not host:port."""
 
 
-def parse_address(text: str) -> tuple[str, int]:
+def parse_address(text: str) -> HostPort:
     """Return host and port of `host:port`; the host of `:port` is every interface.
 
     Raises:
         ListenAddressError: anything else.
     """
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+    if (found := split_host_port(text)) is None:
         raise ListenAddressError(f"{text!r} is not host:port")
-    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - a page for a scraper in the same network
+    host, port = found
+    return host or "0.0.0.0", port  # noqa: S104 - a page for a scraper in the same network
 
 
 @asynccontextmanager

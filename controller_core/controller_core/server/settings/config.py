@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from controller_core import limits
+from controller_core.remoting.host_port import PORT_MAX
 from controller_core.server.settings.keys import (
     DERIVED_KEYS,
     INERT_DEFAULTS,
@@ -34,7 +35,7 @@ from controller_core.server.settings.keys import (
     parse_value,
     text_key,
 )
-from controller_core.server.settings.peer_list import PORT_MAX, Peer, PeerListError, parse_peers
+from controller_core.server.settings.peer_list import Peer, PeerListError, parse_peers
 
 __all__ = [
     "InvalidSettingError",

@@ -11,8 +11,9 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
+from controller_core.remoting.host_port import PORT_MAX
+
 PEERS_MAX = 9
-PORT_MAX = 65_535
 HOST_CHARACTERS_MAX = 253
 """Of a host name, as in DNS."""
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
