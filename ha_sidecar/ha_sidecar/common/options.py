@@ -8,11 +8,12 @@ dashes or underscores (`mapped-file-bytes` or `mapped_file_bytes`). The command 
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ha_sidecar.address import AddressError, HostPort, host_port, host_ports
 
 _Parsed = TypeVar("_Parsed")
+_Settings = TypeVar("_Settings")
 
 
 class ConfigError(ValueError):
@@ -65,10 +66,31 @@ def number(key: str, text: str) -> int:
     return int(text)
 
 
-def require_keys(texts: Mapping[str, str], required: Collection[str]) -> None:
+def _require_keys(texts: Mapping[str, str], required: Collection[str]) -> None:
     """Raise `ConfigError` naming the keys without a value."""
     missing = [key.replace("_", "-") for key in required if not texts.get(key)]
     require(not missing, f"missing: {', '.join(missing)}")
+
+
+def build_settings(
+    settings: Callable[..., _Settings],
+    texts: Mapping[str, str],
+    required: Collection[str],
+    parse: Callable[[str, str], Any],
+) -> _Settings:
+    """Build settings from texts by key (with underscores).
+
+    Args:
+        settings: their dataclass.
+        texts: what was given.
+        required: keys that must have a value.
+        parse: returns the value of a key from its text.
+
+    Raises:
+        ConfigError: names the missing or wrong setting.
+    """
+    _require_keys(texts, required)
+    return settings(**{key: parse(key, text) for key, text in texts.items()})
 
 
 def require(condition: bool, problem: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ha_sidecar.address import PORT_MAX, HostPort
-from ha_sidecar.common.options import address, addresses, number, require, require_keys
+from ha_sidecar.common.options import address, addresses, build_settings, number, require
 
 POLL_INTERVAL_MS_MIN: Final = 50
 HOLD_MS_MIN: Final = 500
@@ -101,9 +101,8 @@ def from_texts(texts: Mapping[str, str], *, serves: bool) -> CompanionConfig:
     Raises:
         ConfigError: names the missing or wrong setting.
     """
-    require_keys(texts, (*REQUIRED_KEYS, "http") if serves else REQUIRED_KEYS)
-    values = {key: _parse(key, text) for key, text in texts.items()}
-    return CompanionConfig(**values)  # type: ignore[arg-type]  # keys are fields, _parse gives each its type
+    required = (*REQUIRED_KEYS, "http") if serves else REQUIRED_KEYS
+    return build_settings(CompanionConfig, texts, required, _parse)
 
 
 def _parse(key: str, text: str) -> object:

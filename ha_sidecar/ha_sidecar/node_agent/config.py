@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ha_sidecar.address import PORT_MAX, HostPort
-from ha_sidecar.common.options import address, addresses, number, require, require_keys
+from ha_sidecar.common.options import address, addresses, build_settings, number, require
 
 POLL_INTERVAL_MS_MIN: Final = 100
 ACT_MS_MIN: Final = 1_000
@@ -61,9 +61,7 @@ def from_texts(texts: Mapping[str, str]) -> NodeAgentConfig:
     Raises:
         ConfigError: names the missing or wrong setting.
     """
-    require_keys(texts, REQUIRED_KEYS)
-    values = {key: _parse(key, text) for key, text in texts.items()}
-    return NodeAgentConfig(**values)  # type: ignore[arg-type]  # keys are fields, _parse gives each its type
+    return build_settings(NodeAgentConfig, texts, REQUIRED_KEYS, _parse)
 
 
 def _parse(key: str, text: str) -> object:

@@ -7,7 +7,7 @@ from typing import Final
 
 from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
-from ha_sidecar.common.options import address, addresses, number, require, require_keys
+from ha_sidecar.common.options import address, addresses, build_settings, number, require
 
 ACK_AFTER: Final = ("sync", "write")
 CONTROLLER_KINDS: Final = ("rocketmq-ha", "java")
@@ -116,11 +116,7 @@ REQUIRED_KEYS: Final = ("cluster", "group", "controllers", "listen", "store", "h
 
 def from_texts(texts: Mapping[str, str]) -> ReplicaConfig:
     """Build the settings from texts by key (with underscores); raise `ConfigError` naming the wrong one."""
-    require_keys(texts, REQUIRED_KEYS)
-    values: dict[str, object] = {}
-    for key, text in texts.items():
-        values[key] = _parse(key, text)
-    return ReplicaConfig(**values)  # type: ignore[arg-type]  # keys are fields, _parse gives each its type
+    return build_settings(ReplicaConfig, texts, REQUIRED_KEYS, _parse)
 
 
 def _parse(key: str, text: str) -> object:

@@ -10,7 +10,7 @@ from typing import Final
 
 from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
-from ha_sidecar.common.options import address, addresses, number, require, require_keys
+from ha_sidecar.common.options import address, addresses, build_settings, number, require
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +62,7 @@ REQUIRED_KEYS: Final = ("cluster", "group", "store")
 
 def from_texts(texts: Mapping[str, str]) -> SeedConfig:
     """Build the settings from texts by key (with underscores); raise `ConfigError` naming the wrong one."""
-    require_keys(texts, REQUIRED_KEYS)
-    values = {key: _parse(key, text) for key, text in texts.items()}
-    return SeedConfig(**values)  # type: ignore[arg-type]  # keys are fields, _parse gives each its type
+    return build_settings(SeedConfig, texts, REQUIRED_KEYS, _parse)
 
 
 def _parse(key: str, text: str) -> object:
