@@ -25,6 +25,7 @@ A failed election of a group without a master is reported once for each reason (
 Source: ReplicasInfoManager.java 5.4.0, electMaster; ElectMasterEvent.java.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
@@ -167,7 +168,8 @@ def _take(group: Group, command: ElectMaster, winner: BrokerId, index: int, term
     body = ElectionView(after.key, after.sync_state_set, addresses)
     reply = GroupReply(ResponseCode.SUCCESS, after.master_ext(), body=body)
     facts = (*suspected(command, after.master_epoch), fact)
-    return Change(reply, after, facts=facts, notices=_notices(after, winner, command), failovers=(record,))
+    notices = role_notices(after, (broker.id for broker in command.alive))
+    return Change(reply, after, facts=facts, notices=notices, failovers=(record,))
 
 
 def _preceding(group: Group, winner: BrokerId) -> tuple[BrokerId, ...]:
@@ -243,22 +245,21 @@ def _not_registered(remark: str) -> Change:
     return Change(GroupReply(ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, {}, remark))
 
 
-def _notices(group: Group, winner: BrokerId, command: ElectMaster) -> tuple[RoleNotice, ...]:
-    """Tell every live member, the new master first: it is the one that clients wait for."""
-    live = sorted(
-        {broker.id for broker in command.alive} & set(group.replicas),
-        key=lambda broker_id: (broker_id != winner, broker_id),
-    )
+def role_notices(group: Group, alive: Iterable[BrokerId]) -> tuple[RoleNotice, ...]:
+    """Return a notice for each living member, the master first: it is the one that clients wait for."""
+    if group.master_id is None:
+        return ()
+    live = set(alive) & set(group.replicas)
     return tuple(
         RoleNotice(
             key=group.key,
             broker_id=broker_id,
             address=group.replicas[broker_id].address,
-            master_id=winner,
-            master_address=group.replicas[winner].address,
+            master_id=group.master_id,
+            master_address=group.master_address or "",
             master_epoch=group.master_epoch,
             set_epoch=group.set_epoch,
             sync_state_set=group.sync_state_set,
         )
-        for broker_id in live
+        for broker_id in sorted(live, key=lambda member: (member != group.master_id, member))
     )

@@ -21,6 +21,7 @@ from itertools import islice
 from typing import Final, Protocol
 
 from controller_core.groups.commands import Cause, ElectMaster, Suspicion
+from controller_core.groups.elections.election import role_notices
 from controller_core.groups.elections.first_elections import is_first
 from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey, ReplicaKey
@@ -31,7 +32,6 @@ from controller_core.groups.liveness.scan import (
     groups_needing_election,
     may_elect,
 )
-from controller_core.groups.replies import RoleNotice
 from controller_core.server.clock import Clock
 from controller_core.server.elections.first_elections import FirstElections, RoleUnknownError
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
@@ -163,7 +163,8 @@ class LeaderElections:
         for group in self._machine.state.groups():
             record = self._machine.state.history.failover(group.key, group.master_epoch)
             if record is not None and record.role_taken_ns is None and record.proposed_ns >= oldest_ns:
-                self._submitter.follow_up.repeat(_notices(group, self._heartbeats))
+                living = self._heartbeats.table.alive(group.key, group.replicas)
+                self._submitter.follow_up.repeat(role_notices(group, (broker.id for broker in living)))
 
     def _scan(self) -> None:
         unclean = self._config.settings.elect_unclean_master
@@ -266,24 +267,3 @@ class LeaderElections:
 
 def _need_after(group: Group, death: Death) -> ElectionNeed:
     return ElectionNeed(group.key, group.master_id, group.master_epoch, death.cause, death)
-
-
-def _notices(group: Group, heartbeats: HeartbeatReceiver) -> tuple[RoleNotice, ...]:
-    """Return the notices for the living members, the master first."""
-    if group.master_id is None:
-        return ()
-    master_id, address = group.master_id, group.master_address or ""
-    alive = (broker.id for broker in heartbeats.table.alive(group.key, group.replicas))
-    return tuple(
-        RoleNotice(
-            key=group.key,
-            broker_id=member,
-            address=group.replicas[member].address,
-            master_id=master_id,
-            master_address=address,
-            master_epoch=group.master_epoch,
-            set_epoch=group.set_epoch,
-            sync_state_set=group.sync_state_set,
-        )
-        for member in sorted(alive, key=lambda member: (member != master_id, member))
-    )
