@@ -133,20 +133,8 @@ def route_front_deployment(
         "containers": [container],
         "volumes": parts.volumes(name),
     }
-    return child(
-        owner,
-        "Deployment",
-        name,
-        labels=labels,
-        spec={
-            "replicas": listener.route_front.replicas,
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-            "selector": {"matchLabels": selector},
-            "template": pod_template(
-                labels, digest(*command), parts.with_placement(pod, Placement(), selector)
-            ),
-        },
-    )
+    template = pod_template(labels, digest(*command), parts.with_placement(pod, Placement(), selector))
+    return parts.deployment(owner, name, labels, selector, listener.route_front.replicas, template)
 
 
 def listener_statuses(observed: ObservedCluster) -> tuple[ListenerStatus, ...]:

@@ -87,19 +87,8 @@ def proxy_deployment(owner: Owner, spec: RocketMQClusterSpec, hosts: Mapping[str
     selector = selector_labels(PROXY, owner.name)
     conf = proxy_conf(owner.name, owner.namespace, spec)
     pod = parts.with_placement(_pod(spec, name, hosts), Placement(), selector)
-    return child(
-        owner,
-        "Deployment",
-        name,
-        labels=labels,
-        spec={
-            "replicas": spec.proxy.replicas,
-            # One that serves goes when another one does: a single proxy is replaced without a gap.
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-            "selector": {"matchLabels": selector},
-            "template": shaped(pod_template(labels, digest(conf, _START), pod), proxy_shape(spec)),
-        },
-    )
+    template = shaped(pod_template(labels, digest(conf, _START), pod), proxy_shape(spec))
+    return parts.deployment(owner, name, labels, selector, spec.proxy.replicas, template)
 
 
 def proxy_shape(spec: RocketMQClusterSpec) -> PodShape:

@@ -241,6 +241,27 @@ def pod_template(labels: dict[str, str], config_hash: str, pod: Json) -> Json:
     return {"metadata": {"labels": labels, "annotations": {CONFIG_HASH_ANNOTATION: config_hash}}, "spec": pod}
 
 
+def deployment(
+    owner: Owner,
+    name: str,
+    labels: dict[str, str],
+    selector: Mapping[str, str],
+    replicas: int,
+    template: Json,
+) -> Json:
+    """Return a Deployment whose pods are replaced one by one.
+
+    One that serves goes when another one does: a single pod is replaced without a gap.
+    """
+    spec = {
+        "replicas": replicas,
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        "selector": {"matchLabels": selector},
+        "template": template,
+    }
+    return child(owner, "Deployment", name, labels=labels, spec=spec)
+
+
 def with_live_claim_templates(body: Json, live: Live | None) -> Json:
     """Return a StatefulSet with the claims that it was made with, which Kubernetes does not let change.
 
