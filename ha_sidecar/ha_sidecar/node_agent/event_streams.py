@@ -3,7 +3,7 @@
     first connection    learn the last sequence number: what happened before is not the agent's concern
     later connection    continue after the last event that was read
     smaller number      the controller lost its state: begin again at its end
-    unreadable line     counted, skipped
+    unreadable line     counted, skipped; one that is nested too deeply too
     stream ends         dial again after a pause
 
 A controller's silence does not matter while a majority of the streams is open.
@@ -40,7 +40,7 @@ _KEEPALIVE_S: Final = 5
 _KEEPALIVE_PROBES_MAX: Final = 3
 _READ: Final = aiohttp.ClientTimeout(total=_READ_S, sock_connect=_CONNECT_S)
 _FOLLOW: Final = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
-_TROUBLE: Final = (aiohttp.ClientError, TimeoutError, ElectionEventError, ValueError)
+_TROUBLE: Final = (aiohttp.ClientError, TimeoutError, ElectionEventError, ValueError, RecursionError)
 
 _log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class EventStreams:
         if not line.strip():
             return last
         try:
-            event = json.loads(line)
+            event = _read(line)
             sequence = _sequence(event)
             self._note_groups(number, [event.get("group")])
             election = parse_election(event)
@@ -141,7 +141,7 @@ class EventStreams:
             response.raise_for_status()
             async for line in response.content:
                 with contextlib.suppress(ValueError):
-                    newest = max(newest, _sequence(json.loads(line)))
+                    newest = max(newest, _sequence(_read(line)))
         return newest
 
     async def _group_names(self, session: aiohttp.ClientSession, url: str) -> list[Any]:
@@ -169,6 +169,13 @@ def _lasting_socket(address: tuple[Any, ...]) -> socket.socket:
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_S)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_PROBES_MAX)
     return made
+
+
+def _read(line: bytes) -> Any:  # noqa: ANN401 - whatever the controller wrote
+    try:
+        return json.loads(line)
+    except RecursionError as error:
+        raise ElectionEventError("an event is nested too deeply") from error
 
 
 def _sequence(event: object) -> int:

@@ -165,6 +165,16 @@ async def test_a_lying_event_stream_resets_nothing() -> None:
         assert told.metric("rmqha_node_agent_replaced_masters_total") == 0
 
 
+async def test_a_line_that_is_too_deep_is_skipped_and_the_next_ones_are_read() -> None:
+    async with story() as told:
+        for page in told.pages:
+            page.tell_line("[" * 100_000)
+        await told.until_metric("rmqha_node_agent_unreadable_events_total", 3)
+        told.say(AFTER)
+        told.tell(ELECTED, 0, 1)
+        await told.until_reset(1)
+
+
 async def test_events_that_the_controllers_do_not_confirm_reset_nothing() -> None:
     async with story() as told:
         told.flows.leads = NEW_POD
