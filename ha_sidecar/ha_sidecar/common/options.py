@@ -78,11 +78,11 @@ def build_settings(
     required: Collection[str],
     parse: Callable[[str, str], Any],
 ) -> _Settings:
-    """Build settings from texts by key (with underscores).
+    """Build settings from their texts; keys have underscores.
 
     Args:
         settings: their dataclass.
-        texts: what was given.
+        texts: of the given settings, by key.
         required: keys that must have a value.
         parse: returns the value of a key from its text.
 
