@@ -31,7 +31,6 @@ import msgspec
 from controller_core.raft.types import (
     ConfState,
     Entry,
-    EntryType,
     LogIndex,
     Message,
     MessageType,
@@ -52,7 +51,6 @@ GREETING_BYTES_MAX = 4096
 _LENGTH = struct.Struct(">I")
 
 _Number = Annotated[int, msgspec.Meta(ge=0)]
-_WireEntry = tuple[_Number, _Number, EntryType, bytes]
 _WireIds = tuple[_Number, ...]
 _WireMembers = tuple[_WireIds, _WireIds, _WireIds, _WireIds, bool]
 _WireSnapshot = tuple[_Number, _Number, _WireMembers, bytes]
@@ -64,7 +62,7 @@ _WireMessage = tuple[
     _Number,
     _Number,
     _Number,
-    list[_WireEntry],
+    tuple[Entry, ...],
     _Number,
     _Number,
     _WireSnapshot | None,
@@ -291,7 +289,6 @@ def decode_message(frame: bytes) -> Message:
 
 
 def _message(wire: _WireMessage) -> Message:
-    entries = tuple(Entry(Term(term), LogIndex(index), kind, data) for term, index, kind, data in wire[7])
     return Message(
         type=wire[1],
         to=NodeId(wire[2]),
@@ -299,7 +296,7 @@ def _message(wire: _WireMessage) -> Message:
         term=Term(wire[4]),
         log_term=Term(wire[5]),
         index=LogIndex(wire[6]),
-        entries=entries,
+        entries=wire[7],
         commit=LogIndex(wire[8]),
         vote=NodeId(wire[9]),
         snapshot=None if wire[10] is None else _snapshot(wire[10]),
@@ -323,7 +320,7 @@ def _wire_message(message: Message) -> tuple[object, ...]:
         message.term,
         message.log_term,
         message.index,
-        [(entry.term, entry.index, entry.type, entry.data) for entry in message.entries],
+        message.entries,
         message.commit,
         message.vote,
         None if message.snapshot is None else _wire_snapshot(message.snapshot),
