@@ -13,6 +13,7 @@ from controller_core.groups.replies import Outcome
 from controller_core.groups.state import GroupsState
 from controller_core.server.clock import Clock
 from controller_core.server.common.metrics import Metrics
+from controller_core.server.node.proposals import Waiter
 from controller_core.server.notices.notice_order import RoleChanges
 from controller_core.server.notices.notifier import Notifier
 from controller_core.server.proposals.commands import AliveOf
@@ -87,6 +88,10 @@ class CommandSubmitter:
         if isinstance(command, ElectMaster):
             return self._elections.elect(command)
         return self._proposer.propose(command)
+
+    def submit_for(self, command: AnyCommand, waiter: Waiter) -> Outcome | None:
+        """Propose a command that is not an election for a waiter; see `CommandProposer.propose_for`."""
+        return self._proposer.propose_for(command, waiter)
 
     def saw_epoch(self, key: ReplicaKey, epoch: int, *, is_beat: bool) -> None:
         """Learn that a member acts in an epoch.

@@ -1,0 +1,58 @@
+"""Answers that every node gives about itself: who leads (1005), and its settings (1009, 1010)."""
+
+import asyncio
+from collections.abc import Callable
+
+from controller_core.remoting import headers
+from controller_core.remoting.codes import ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.errors import BodyError
+from controller_core.server.requests.interfaces import NodeReads
+from controller_core.server.settings.live_config import LiveConfig, UpdateRefusedError
+from controller_core.server.settings.peer_list import Peer, format_peers
+
+
+class NodeAnswers:
+    """Answers for one node."""
+
+    def __init__(
+        self, node: NodeReads, config: LiveConfig, peers: Callable[[], tuple[Peer, ...]] | None = None
+    ) -> None:
+        """Take the node, its settings, and what returns the present controllers (default: the settings')."""
+        self._node = node
+        self._config = config
+        self._peers = peers or (lambda: config.settings.peers)
+
+    def metadata(self, _channel_id: int, request: RemotingCommand) -> RemotingCommand:
+        """Answer 1005: who leads, and who the controllers are."""
+        settings = self._config.settings
+        leader_id = self._node.leader_id
+        peers = self._peers()
+        leader = next((peer for peer in peers if peer.raft_id == leader_id), None)
+        header = headers.GetMetaDataResponseHeader(
+            group=settings.group,
+            controller_leader_id=None if leader is None else leader.name,
+            # Why "" and not absent: mqadmin takes a null address for "ask the name server".
+            controller_leader_address="" if leader is None else leader.address,
+            is_leader=leader is not None and leader.name == settings.self_id,
+            peers=format_peers(peers),
+        )
+        return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
+
+    def get_config(self, _channel_id: int, request: RemotingCommand) -> RemotingCommand:
+        """Answer 1010 with the settings."""
+        return RemotingCommand.response_to(
+            request, ResponseCode.SUCCESS, body=self._config.listing().encode()
+        )
+
+    async def update_config(self, _channel_id: int, request: RemotingCommand) -> RemotingCommand:
+        """Take changed settings (1009) and save them."""
+        try:
+            text = request.body.decode()
+            if self._config.update(text):
+                await asyncio.to_thread(self._config.save)
+        except UpdateRefusedError as error:
+            return RemotingCommand.response_to(request, ResponseCode.NO_PERMISSION, remark=str(error))
+        except ValueError as error:
+            raise BodyError("properties", str(error)) from error
+        return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
