@@ -12,7 +12,6 @@ queries".
 """
 
 import http.client
-import json
 import struct
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +20,7 @@ from typing import Any, Final, Literal, NamedTuple
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from controller_core.remoting import bounded_json
 from slo_pipeline.schemas.segments import SAMPLES
 from slo_pipeline.sources.selectors import NAME_LABEL, TYPES, Matcher, text_of
 
@@ -136,7 +136,7 @@ def _queried(store: PrometheusServer, matchers: tuple[Matcher, ...], stretch: Ti
     if status != 200:
         raise PrometheusError(f"{store.url}/api/v1/query: status {status}: {body[:200]!r}")
     try:
-        data = json.loads(body)["data"]
+        data = bounded_json.decode(body, ANSWER_BYTES_MAX)["data"]
         if data["resultType"] != "matrix":
             raise PrometheusError(f"{store.url}/api/v1/query: a {data['resultType']} and no matrix")
         for one in data["result"]:

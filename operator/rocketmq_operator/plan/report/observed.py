@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from controller_core.remoting import bounded_json
 from rocketmq_operator.api.conditions import MESSAGE_LENGTH_MAX
 from rocketmq_operator.api.slo_report import OBJECTIVES_MAX, SLOReportSpec, SLOReportStatus
-from rocketmq_operator.plan.common.json_text import parse_json_object
 from rocketmq_operator.plan.common.objects import Children, Live, Owner
 from rocketmq_operator.plan.common.ownership import NO_LOOKUP, NameLookup
 from rocketmq_operator.plan.common.report_servers import ReportServer
@@ -220,7 +220,7 @@ def _exit_message(end: Live | None) -> str:
 def parse_summary(text: str) -> RunSummary | None:
     """Read what `slo-pipeline report --summary` wrote, None where it is something else."""
     try:
-        value = parse_json_object(text)
+        value = bounded_json.decode_object(text)
         objectives = tuple(_objective(one) for one in value["objectives"][:OBJECTIVES_MAX])
         verdict = str(value["verdict"])[:MESSAGE_LENGTH_MAX]
     except (ValueError, KeyError, TypeError):

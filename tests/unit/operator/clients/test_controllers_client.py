@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from rocketmq_operator.clients import json_answers
+from controller_core.channel import http_answers
 from rocketmq_operator.clients.api import PeerUnavailableError, RequestRefusedError, RetryLaterError
 from rocketmq_operator.clients.controllers import ControllersClient
 
@@ -246,7 +246,7 @@ async def test_an_answer_that_is_not_an_object_is_passed_over(
 async def test_an_answer_without_end_is_given_up(
     nodes: tuple[_Node, _Node], session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_answers.read_json, "__defaults__", (1_000,))
+    monkeypatch.setattr(http_answers.read_json, "__defaults__", (1_000,))
     nodes[0].answer = f'{{"name": "{"x" * 2_000}"}}'
     with pytest.raises(PeerUnavailableError, match="more than 1000 bytes"):
         await ControllersClient(session, [nodes[0].host]).group("c", "orders")
