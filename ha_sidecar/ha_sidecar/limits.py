@@ -34,7 +34,7 @@ REPLICA_SOURCE_CONNECTIONS_MAX: Final = _limit(
     "REPLICA_SOURCE_CONNECTIONS_MAX", "connections", 64, "of one address"
 )
 REPLICA_FRAME_BYTES_MAX: Final = _limit(
-    "REPLICA_FRAME_BYTES_MAX", "bytes", 96 * _KIB, "a notice with a SyncStateSet of thousands of ids"
+    "REPLICA_FRAME_BYTES_MAX", "bytes", 256 * _KIB, "a notice of more than 64 KiB is answered with its bound"
 )
 REPLICA_HELD_BYTES_MAX: Final = _limit(
     "REPLICA_HELD_BYTES_MAX",

@@ -3,6 +3,7 @@
 The silence of one does not stop the others.
 """
 
+import json
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -10,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from controller_core.channel import http_answers
+from controller_core.channel.http_answers import NEWEST_EVENT_HEADER
 from rocketmq_operator.clients.api import PeerUnavailableError, RequestRefusedError, RetryLaterError
 from rocketmq_operator.clients.controllers import ControllersClient
 
@@ -27,6 +29,8 @@ class _Node:
         self.role = "follower"
         self.answer: str | None = None
         self.redirects_to = ""
+        self.is_old = False
+        self.newest: str | None = None
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -55,7 +59,7 @@ class _Node:
         if self.answer is not None:
             return web.Response(text=self.answer)
         if request.path == "/v1/events":
-            return web.Response(text=self.events)
+            return self._events(request)
         if request.path == "/v1/failovers":
             return web.json_response({"failovers": [{"new_epoch": 2}]})
         if request.path == "/v1/status":
@@ -63,6 +67,16 @@ class _Node:
         if request.path.endswith("/unknown"):
             return web.json_response({"error": "no such broker group"}, status=404)
         return web.json_response({"name": "orders"}, status=self.status)
+
+    def _events(self, request: web.Request) -> web.Response:
+        if request.query["after"] != "newest":
+            return web.Response(text=self.events)
+        if self.is_old:
+            return web.json_response({"error": "must be a whole number"}, status=400)
+        newest = self.newest
+        if newest is None:
+            newest = [json.loads(line)["sequence"] for line in self.events.splitlines()][-1]
+        return web.Response(headers={NEWEST_EVENT_HEADER: str(newest)})
 
 
 @pytest.fixture
@@ -149,8 +163,26 @@ async def test_events_begin_after_the_newest(
 ) -> None:
     nodes[0].events = '{"sequence": 7}\n{"sequence": 8}\n'
     found = [event async for event in ControllersClient(session, [nodes[0].host]).events()]
-    assert nodes[0].asked == ["GET /v1/events?after=0&follow=false", "GET /v1/events?after=8"]
+    assert nodes[0].asked == ["GET /v1/events?after=newest&follow=false", "GET /v1/events?after=8"]
     assert len(found) == 2
+
+
+async def test_an_older_controller_is_asked_for_its_kept_events_to_find_the_newest(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
+) -> None:
+    nodes[0].is_old = True
+    nodes[0].events = '{"sequence": 7}\n{"sequence": 8}\n'
+    _ = [event async for event in ControllersClient(session, [nodes[0].host]).events()]
+    assert nodes[0].asked[1:] == ["GET /v1/events?after=0&follow=false", "GET /v1/events?after=8"]
+
+
+@pytest.mark.parametrize("number", ["", "-1", "x", "9" * 5_000, "\u0663"])
+async def test_a_newest_event_that_is_no_number_is_the_peers_fault(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession, number: str
+) -> None:
+    nodes[0].newest = number
+    with pytest.raises(PeerUnavailableError):
+        _ = [event async for event in ControllersClient(session, [nodes[0].host]).events()]
 
 
 async def test_a_stream_goes_on_where_the_last_one_ended(

@@ -133,7 +133,7 @@ async def test_a_silent_client_gives_way_and_one_that_waits_for_an_answer_stays(
     await place.start_broker()
     place.kill_broker()
     waiting = await place.client(request(V5_5_0))
-    silent = await place.client()
+    silent = await place.client(b"")
     assert await is_held(waiting)
     younger = await place.client(request(V5_5_0))
     await closed(silent)
