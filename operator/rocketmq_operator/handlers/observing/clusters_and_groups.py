@@ -58,6 +58,7 @@ from rocketmq_operator.plan.group.observed import (
     parse_group,
 )
 from rocketmq_operator.plan.pods.observed import parse_pod
+from rocketmq_operator.plan.report.allowed import NOTHING_ALLOWED, AllowedInReports
 
 _LOG: Final = logging.getLogger(__name__)
 _VALUE_CHARS_MAX: Final = 64
@@ -96,6 +97,7 @@ class Environment:
         companions: the client for companions.
         brokers: the client for brokers and name servers.
         claims: who claims which topic or consumer group, as it was found lately.
+        allowed_in_reports: images, claims and accounts that SLOReports may name.
     """
 
     kube: KubeApi
@@ -106,6 +108,7 @@ class Environment:
     companions: CompanionApi
     brokers: BrokerApi
     claims: BrokerNameClaims = field(default_factory=BrokerNameClaims)
+    allowed_in_reports: AllowedInReports = NOTHING_ALLOWED
 
 
 async def get_unless_deleted(environment: Environment, kind: str, namespace: str, name: str) -> Json | None:

@@ -23,6 +23,7 @@ from rocketmq_operator.plan.common.ownership import NO_LOOKUP, NameLookup
 from rocketmq_operator.plan.common.report_servers import ReportServer
 from rocketmq_operator.plan.pods.member_trouble import MemberTrouble
 from rocketmq_operator.plan.pods.trouble import trouble_of
+from rocketmq_operator.plan.report.allowed import NOTHING_ALLOWED, AllowedInReports
 
 _NAME_LENGTH_MAX: Final = 63
 _GROUP_LENGTH_MAX: Final = 253
@@ -83,6 +84,7 @@ class ObservedReport:
         running: names of Jobs that have not ended.
         troubles: why pods of these Jobs do not start, in the order of the Jobs' names.
         name_lookup: existing objects with the names of its future children.
+        allowed: images, claims and accounts that reports may name.
     """
 
     now: datetime
@@ -97,6 +99,7 @@ class ObservedReport:
     running: tuple[str, ...] = ()
     troubles: tuple[MemberTrouble, ...] = ()
     name_lookup: NameLookup = NO_LOOKUP
+    allowed: AllowedInReports = NOTHING_ALLOWED
 
     @property
     def claim(self) -> str:
