@@ -111,13 +111,11 @@ class Listener:
         self._listening.clear()
         for silent in list(self._silent):
             self._drop(silent)
+        # Not by cancelling: a protocol that is made in this very turn would never learn that its socket is gone.
         starting = dict(self._starting)
-        for task in starting:
-            task.cancel()
+        for accepted in starting.values():
+            _shut_down(accepted)
         await asyncio.gather(*starting, return_exceptions=True)
-        for task, accepted in starting.items():
-            if task.cancelled():  # perhaps before its first step: then only this task knows the socket
-                accepted.close()
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTS_AT_ONCE):
