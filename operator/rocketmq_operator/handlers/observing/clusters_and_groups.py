@@ -30,6 +30,7 @@ from rocketmq_operator.api.names import (
 from rocketmq_operator.api.slo_report import SLOReportSpec
 from rocketmq_operator.api.topic import TopicSpec
 from rocketmq_operator.clients.api import (
+    RequestRefusedError,
     BrokerApi,
     CanaryApi,
     CompanionApi,
@@ -134,7 +135,7 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
     spec = cluster_spec(resource)
     # Why by name: permission to list Secrets is permission to read all of them.
     secret, (pods, name_server_pods, claims, *lists) = await asyncio.gather(
-        environment.kube.get("Secret", namespace, names.token_secret(name)),
+        _token_secret(environment, namespace, name),
         asyncio.gather(
             environment.kube.find("Pod", namespace, {CLUSTER_LABEL: name, COMPONENT_LABEL: CONTROLLER}),
             environment.kube.find("Pod", namespace, {CLUSTER_LABEL: name, COMPONENT_LABEL: NAME_SERVER}),
@@ -185,7 +186,7 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
     (cluster, secret), (*services, report_servers), (*children, pods, records) = await asyncio.gather(
         asyncio.gather(
             environment.kube.get(CLUSTER_KIND.kind, namespace, spec.cluster),
-            environment.kube.get("Secret", namespace, names.token_secret(spec.cluster)),
+            _token_secret(environment, namespace, spec.cluster),
         ),
         # Why by component: by the cluster's label alone come the Services of all its groups too. Why by
         # cluster, the chart's report server too: the reflections hold only objects with its label, and each
@@ -226,8 +227,22 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
 async def controllers_for(environment: Environment, observed: ObservedGroup) -> ControllerApi:
     """Return the client for the controllers of a group's cluster, with the token that changes need."""
     namespace, cluster = observed.owner.namespace, observed.spec.cluster
-    secret = await environment.kube.get("Secret", namespace, names.token_secret(cluster))
+    secret = await _token_secret(environment, namespace, cluster)
     return environment.controllers_of(namespace, cluster, token_of(secret))
+
+
+async def _token_secret(environment: Environment, namespace: str, cluster: str) -> Json | None:
+    """Return the Secret with a cluster's token, None without one.
+
+    Raises:
+        InvalidSpecError: the operator has no right to read it.
+    """
+    name = names.token_secret(cluster)
+    try:
+        return await environment.kube.get("Secret", namespace, name)
+    except RequestRefusedError as error:
+        problem = f"the operator may not read Secret {name}: list {cluster} in the chart's operator.clusters"
+        raise InvalidSpecError("SecretNotAllowed", problem) from error
 
 
 def cluster_spec(resource: Json) -> RocketMQClusterSpec:
