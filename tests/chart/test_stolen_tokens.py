@@ -50,9 +50,7 @@ def _row(rights: dict[str, set[str]]) -> tuple[str, str, str]:
 def _table() -> dict[str, tuple[str, str, str]]:
     text = (ROOT / "SECURITY.md").read_text().partition(_HEADING)[2].partition("\n#")[0]
     rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| `")]
-    return {
-        row[0].strip().split("`")[1]: (row[1].strip(), row[2].strip(), row[3].strip()) for row in rows
-    }
+    return {row[0].strip().split("`")[1]: (row[1].strip(), row[2].strip(), row[3].strip()) for row in rows}
 
 
 def test_the_table_says_what_each_account_of_the_chart_may_do() -> None:
@@ -74,7 +72,11 @@ def test_no_account_lists_secrets_and_secrets_are_read_by_name_alone() -> None:
 def test_a_cluster_that_is_listed_has_its_secrets_and_any_may_be_allowed() -> None:
     two = _rights(rendered('operator.clusters=["main","orders"]'), "demo-operator")
     assert two["secrets main-controller-token, orders-controller-token"] == {"get", "patch"}
-    assert _rights(rendered('operator.clusters=["*"]'), "demo-operator")["secrets"] == {"create", "get", "patch"}
+    assert _rights(rendered('operator.clusters=["*"]'), "demo-operator")["secrets"] == {
+        "create",
+        "get",
+        "patch",
+    }
 
 
 def test_no_pod_of_a_cluster_has_a_token() -> None:

@@ -27,7 +27,7 @@ affinity:
 {{- end }}
 {{- end }}
 
-{{/* A rule of a NetworkPolicy for what goes out. Takes (list ports peers); nothing without peers. */}}
+{{/* A rule of a NetworkPolicy for outgoing connections. Takes (list ports peers); nothing without peers. */}}
 {{- define "rocketmq-ha.egressRule" -}}
 {{- if index . 1 -}}
 - to:
@@ -39,7 +39,7 @@ affinity:
 {{- end }}
 {{- end }}
 
-{{/* What each pod needs to find names. The port of the DNS server's pod may differ from that of its Service. */}}
+{{/* The rule by which a pod finds names. The port of the DNS server's pod may differ from that of its Service. */}}
 {{- define "rocketmq-ha.egressToNames" -}}
 - ports:
     {{- range .Values.networkPolicies.dnsPorts }}

@@ -12,6 +12,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import aiohttp
+from yarl import URL
 
 from controller_core.channel.http_answers import (
     EVENT_LINE_BYTES_MAX,
@@ -190,7 +191,7 @@ class ControllersClient:
                 url, json=body, headers=headers, timeout=CHANGE_TIMEOUT, allow_redirects=False
             ) as response:
                 if response.status == 307:
-                    url = response.headers.get("Location", "")
+                    url = _redirected(url, response.headers.get("Location", ""))
                     continue
                 text = await read_problem(response)
                 if response.status in {503, 504}:
@@ -204,6 +205,21 @@ class ControllersClient:
         if self._hosts[0] != host:
             self._hosts.remove(host)
             self._hosts.insert(0, host)
+
+
+def _redirected(url: str, location: str) -> str:
+    """Return the leader's URL for a change: another host, but the same path.
+
+    Raises:
+        PeerUnavailableError: it is another URL, to which neither the change nor the token must go.
+    """
+    try:
+        before, after = URL(url), URL(location)
+    except ValueError as error:
+        raise PeerUnavailableError(f"a controller redirects to {location[:200]!r}") from error
+    if (after.scheme, after.raw_path_qs) != (before.scheme, before.raw_path_qs):
+        raise PeerUnavailableError(f"a controller redirects {before.raw_path_qs} to {location[:200]!r}")
+    return location
 
 
 def _event(line: bytes) -> tuple[Json, int]:

@@ -28,6 +28,8 @@ Protocol = Literal["auto", "remote_read", "query"]
 # Answers of a server without remote read: not found, wrong method, not implemented.
 WITHOUT_REMOTE_READ: Final = frozenset({404, 405, 501})
 ANSWER_BYTES_MAX: Final = 2_000_000_000
+SNAPPY_RATIO_MAX: Final = 24
+"""Snappy writes at most 64 bytes of content as 3 bytes."""
 BATCH_ROWS: Final = 65_536
 STALE_BITS: Final = 0x7FF0000000000002
 INSTANCE: Final = "instance"
@@ -245,5 +247,9 @@ def _snappy_size(body: bytes) -> int:
     for place, byte in enumerate(body[:5]):
         size |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
-            return min(size, ANSWER_BYTES_MAX)
+            if size > SNAPPY_RATIO_MAX * len(body):
+                raise PrometheusError(
+                    f"the answer of remote read has {len(body)} bytes and tells {size} bytes of content"
+                )
+            return size
     raise PrometheusError("the answer of remote read does not begin with its size")

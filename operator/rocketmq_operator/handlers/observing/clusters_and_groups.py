@@ -30,7 +30,6 @@ from rocketmq_operator.api.names import (
 from rocketmq_operator.api.slo_report import SLOReportSpec
 from rocketmq_operator.api.topic import TopicSpec
 from rocketmq_operator.clients.api import (
-    RequestRefusedError,
     BrokerApi,
     CanaryApi,
     CompanionApi,
@@ -38,6 +37,7 @@ from rocketmq_operator.clients.api import (
     Json,
     KubeApi,
     PeerUnavailableError,
+    RequestRefusedError,
 )
 from rocketmq_operator.handlers.observing.claims import BrokerNameClaims
 from rocketmq_operator.plan.cluster.children import CONTROLLER, NAME_SERVER

@@ -29,6 +29,7 @@ class _Node:
         self.role = "follower"
         self.answer: str | None = None
         self.redirects_to = ""
+        self.location: str | None = None
         self.is_old = False
         self.newest: str | None = None
         self._runner: web.AppRunner | None = None
@@ -49,6 +50,8 @@ class _Node:
         self.asked.append(f"{request.method} {request.path_qs}")
         if request.method == "POST":
             self.header_seen = request.headers.get("Authorization", "")
+            if self.location is not None:
+                return web.Response(status=307, headers={"Location": self.location})
             if self.leader:
                 return web.Response(
                     status=307, headers={"Location": f"http://{self.leader}{request.path_qs}"}
@@ -205,6 +208,18 @@ async def test_an_answer_that_is_none_is_the_peers_fault(
     nodes[0].events = "<html>\n"
     with pytest.raises(PeerUnavailableError):
         _ = [event async for event in ControllersClient(session, [nodes[0].host]).events()]
+
+
+@pytest.mark.parametrize(
+    "location", ["/v1/secrets", "https://{}/v1/groups/main/orders/elect", "", "http://[", "//{}"]
+)
+async def test_a_change_that_is_sent_to_another_path_goes_nowhere(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession, location: str
+) -> None:
+    nodes[0].location = location.format(nodes[1].host)
+    with pytest.raises(PeerUnavailableError, match="redirects"):
+        await ControllersClient(session, [nodes[0].host], "t").designate("main", "orders", 2)
+    assert nodes[1].asked == []
 
 
 async def test_each_controller_is_asked_what_it_is_and_the_leader_takes_the_change(
