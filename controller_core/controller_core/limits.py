@@ -130,6 +130,12 @@ RECEIVE_BUFFER_BYTES: Final = _limit(
     64 * _KIB,
     "asked of the kernel for each connection, so that a flood of data does not fill a turn of the loop",
 )
+SEND_BUFFER_BYTES: Final = _limit(
+    "SEND_BUFFER_BYTES",
+    "bytes",
+    128 * _KIB,
+    "asked of the kernel for each connection, whose own bound of 4 MiB counts as memory of the container",
+)
 REQUESTS_WAITING_MAX: Final = _limit(
     "REQUESTS_WAITING_MAX", "requests", 50_000, "RocketMQ's controllerRequestThreadPoolQueueCapacity"
 )

@@ -41,10 +41,11 @@ def _rights(objects: list[Json], account: str) -> dict[str, set[str]]:
 
 def _row(rights: dict[str, set[str]]) -> tuple[str, str, str]:
     """Return the cells of an account's row: reads, writes, deletes."""
-    cells = []
-    for verbs in (_READS, {"create", "update", "patch"}, {"delete", "deletecollection"}):
-        cells.append(", ".join(sorted(name for name, has in rights.items() if has & verbs)) or "nothing")
-    return cells[0], cells[1], cells[2]
+    reads, writes, deletes = (
+        ", ".join(sorted(name for name, has in rights.items() if has & verbs)) or "nothing"
+        for verbs in (_READS, {"create", "update", "patch"}, {"delete", "deletecollection"})
+    )
+    return reads, writes, deletes
 
 
 def _table() -> dict[str, tuple[str, str, str]]:

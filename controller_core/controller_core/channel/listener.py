@@ -90,6 +90,7 @@ class Listener:
                     listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 # Accepted sockets inherit it. One turn of the loop reads all that waits in all sockets.
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.RECEIVE_BUFFER_BYTES)
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.SEND_BUFFER_BYTES)
                 listening.setblocking(False)
                 listening.bind(address)
                 listening.listen(backlog)
@@ -111,7 +112,7 @@ class Listener:
         self._listening.clear()
         for silent in list(self._silent):
             self._drop(silent)
-        # Not by cancelling: a protocol that is made in this very turn would never learn that its socket is gone.
+        # Not by cancelling: a protocol that is made in this turn would never learn that its socket is gone.
         starting = dict(self._starting)
         for accepted in starting.values():
             _shut_down(accepted)

@@ -81,7 +81,7 @@ def fetch(
         return batches(_queried(store, matchers, stretch), stretch)
     if status != 200:
         raise PrometheusError(f"{store.url}/api/v1/read: status {status}: {body[:200]!r}")
-    return batches(_read_response(body), stretch)
+    return batches(read_response(body), stretch)
 
 
 def batches(found: Iterable[Series], stretch: TimeRange) -> Iterator[pa.RecordBatch]:
@@ -228,7 +228,12 @@ def _read_request(matchers: tuple[Matcher, ...], stretch: TimeRange) -> bytes:
     return bytes(pa.Codec("snappy").compress(request.SerializeToString(), asbytes=True))
 
 
-def _read_response(body: bytes) -> Iterator[Series]:
+def read_response(body: bytes) -> Iterator[Series]:
+    """Yield the series of an answer of remote read.
+
+    Raises:
+        PrometheusError: it cannot be decoded.
+    """
     try:
         plain = pa.Codec("snappy").decompress(body, decompressed_size=_snappy_size(body), asbytes=True)
         answer = _MESSAGES["ReadResponse"].FromString(plain)
