@@ -14,6 +14,11 @@ ENV PYC_INVALIDATION_MODE=UNCHECKED_HASH \
     UV_NO_CACHE=1 \
     UV_PROJECT_ENVIRONMENT=/opt/rocketmq-ha \
     UV_PYTHON_DOWNLOADS=never
+# uv notes the time of each build beside a package.
+RUN printf '%s\n' '#!/bin/sh -e' \
+    'find /opt/rocketmq-ha "(" -name uv_cache.json -o -name .lock ")" -delete' \
+    'find /opt/rocketmq-ha -name RECORD -exec sed -i /uv_cache.json/d {} +' > /opt/uv/bin/without-times \
+    && chmod +x /opt/uv/bin/without-times
 WORKDIR /src
 COPY pyproject.toml uv.lock ./
 COPY controller_core/pyproject.toml controller_core/
@@ -29,30 +34,32 @@ RUN /opt/uv/bin/uv sync --quiet --frozen --no-dev --no-install-workspace --packa
 COPY controller_core controller_core
 COPY operator operator
 RUN /opt/uv/bin/uv sync --quiet --frozen --no-dev --no-editable --package rocketmq-ha-operator \
-    && find /opt/rocketmq-ha '(' -name uv_cache.json -o -name .lock ')' -delete
+    && /opt/uv/bin/without-times
 
 FROM tools AS build-controller
 RUN /opt/uv/bin/uv sync --quiet --frozen --no-dev --no-install-workspace --package rocketmq-controller-core
 COPY controller_core controller_core
 RUN /opt/uv/bin/uv sync --quiet --frozen --no-dev --no-editable --package rocketmq-controller-core \
-    && find /opt/rocketmq-ha '(' -name uv_cache.json -o -name .lock ')' -delete
+    && /opt/uv/bin/without-times
 
 FROM tools AS build-sidecar
 RUN /opt/uv/bin/uv sync --quiet --frozen --no-dev --no-install-workspace --package rocketmq-ha-sidecar
 COPY controller_core controller_core
 COPY ha_sidecar ha_sidecar
 RUN /opt/uv/bin/uv sync --quiet --frozen --no-dev --no-editable --package rocketmq-ha-sidecar \
-    && find /opt/rocketmq-ha '(' -name uv_cache.json -o -name .lock ')' -delete
+    && /opt/uv/bin/without-times
 
 FROM tools AS build-spark
 RUN /opt/uv/bin/uv sync --quiet --frozen --no-dev --no-install-workspace --package rocketmq-slo-pipeline
 COPY controller_core controller_core
 COPY spark spark
 RUN /opt/uv/bin/uv sync --quiet --frozen --no-dev --no-editable --package rocketmq-slo-pipeline \
-    && find /opt/rocketmq-ha '(' -name uv_cache.json -o -name .lock ')' -delete
+    && /opt/uv/bin/without-times
 
 # The user's number is the one that the operator and the chart run pods as.
 FROM ${BASE} AS runtime
+# useradd writes today's date, or that of SOURCE_DATE_EPOCH, to /etc/shadow.
+ARG SOURCE_DATE_EPOCH
 RUN groupadd --gid 10001 rocketmq-ha && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /tmp rocketmq-ha
 ENV PATH=/opt/rocketmq-ha/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -99,7 +106,7 @@ USER 0:0
 RUN mkdir -p /usr/share/man/man1 \
     && apt-get update -qq \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends openjdk-17-jre-headless \
-    && rm -rf /var/lib/apt/lists/*
+    && rm -rf /var/lib/apt/lists/* /var/log/apt /var/log/*.log /var/cache/ldconfig/aux-cache
 USER 10001:10001
 COPY --from=build-spark /opt/rocketmq-ha /opt/rocketmq-ha
 ARG COMMIT=unknown

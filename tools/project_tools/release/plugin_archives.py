@@ -27,7 +27,7 @@ PLATFORMS: Final = {
 }
 """Krew's operating system and architecture, and uv's name of the platform.
 
-Windows is missing: its kubectl runs only `.exe` files, and a Python program is none.
+Windows is missing: its kubectl runs only `.exe` files, and a Python program does not come as one.
 """
 PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
 NOT_IMPORTED: Final = frozenset({"aiohttp", "google-crc32c", "msgspec", "prometheus-client", "uvloop"})
@@ -80,7 +80,7 @@ def build_plugins(tree: SourceTree, work: Path, out: Path, url: str) -> list[Pat
         url: where people will download them, without a slash at its end.
 
     Raises:
-        FailedError: uv is not installed, or a library has no wheel for a platform.
+        FailedError: uv is not installed, or a library lacks a wheel for a platform.
     """
     requirements = _requirements(tree, work)
     archives = {
