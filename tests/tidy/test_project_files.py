@@ -86,7 +86,7 @@ def test_a_release_scans_the_lock_file_and_every_image_before_it_pushes_them() -
     names = re.findall(r"\]=([a-z-]+)", (ROOT / "scripts" / "images").read_text())
     assert len(names) == 4
     scanned = {scan.get("image-ref", scan.get("scan-ref")) for scan in scans}
-    images = {f"${{{{ vars.REGISTRY }}}}rocketmq-ha/{name}:${{{{ github.ref_name }}}}" for name in names}
+    images = {f"${{{{ env.REGISTRY }}}}rocketmq-ha/{name}:${{{{ env.TAG }}}}" for name in names}
     assert scanned == {"uv.lock"} | images
     assert {scan["exit-code"] for scan in scans} == {"1"}
 
