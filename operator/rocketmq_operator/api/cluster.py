@@ -14,7 +14,9 @@ from rocketmq_operator.api.proxy import Proxy
 
 VERSION_DEFAULT = "5.5.0"
 IMAGE_LENGTH_MAX = 512
-Image = Annotated[str, Field(min_length=1, max_length=IMAGE_LENGTH_MAX)]
+IMAGE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$"
+"""A reference with registry, port, tag and digest, without white space."""
+Image = Annotated[str, Field(min_length=1, max_length=IMAGE_LENGTH_MAX, pattern=IMAGE_PATTERN)]
 Version = Annotated[str, Field(max_length=32, pattern=r"^5\.[0-9]+\.[0-9]+$")]
 CONTROLLER_COUNTS = (1, 3, 5)
 
