@@ -9,7 +9,6 @@ from controller_core.server.settings.config import (
     Settings,
     key_infos,
     load,
-    reference_lines,
 )
 from controller_core.server.settings.peer_list import PeerListError, format_peers, parse_peers
 
@@ -101,7 +100,7 @@ def test_nodes_of_one_machine_never_share_a_store(tmp_path: Path) -> None:
 
 
 def test_every_setting_is_explained() -> None:
-    text = "\n".join(reference_lines())
+    text = "\n".join(reference_lines(key_infos().values()))
     for info in key_infos().values():
         assert info.key in text
         assert len(info.meaning) > 20
