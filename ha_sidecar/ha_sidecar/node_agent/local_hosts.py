@@ -56,7 +56,9 @@ class LocalHosts:
         if not routes:
             return False
         route = routes[0]
-        return route["type"] == _LOCAL_ROUTE or (not _has_gateway(route) and route.get_attr("RTA_OIF") in pod_links)
+        return route["type"] == _LOCAL_ROUTE or (
+            not _has_gateway(route) and route.get_attr("RTA_OIF") in pod_links
+        )
 
     def _pod_links(self) -> frozenset[int]:
         """Return the links that lead to pods of this node only."""

@@ -62,7 +62,7 @@ class NodeFlows:
         return self._conntrack.leads_to(address)
 
     def hosts_here(self, hosts: Iterable[str]) -> frozenset[str]:
-        """Return those of some IP addresses that belong to this node; raise `OSError` if the kernel refuses."""
+        """Return those of some addresses that belong to this node; raise `OSError` if the kernel refuses."""
         return self._local.of(hosts)
 
     def reset(self, kind: FlowKind, flows: Iterable[Flow]) -> ResetCounts:

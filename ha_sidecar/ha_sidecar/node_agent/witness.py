@@ -4,11 +4,11 @@
     every `heartbeat-interval-ms`   one message with these members to each controller that takes it
     every `CHECK_S`                 one that is answered, which shows who takes it
 
-A controller takes heartbeats with the token of the agents (`controller_core.remoting.node_token`), which is read
-from a file at each check. One that refuses them, or that is older than they are, gets none in between.
+A controller takes heartbeats with the token of the agents (`controller_core.remoting.node_token`), which is
+read from a file at each check. One that refuses them, or that is of an earlier release, gets none in between.
 
-The controllers judge (`controller_core.groups.liveness.node_agents`). An agent that ends closes its connections,
-and its word ends with them.
+The controllers judge (`controller_core.groups.liveness.node_agents`). The connections of an agent
+end with its process, and its word ends with them.
 """
 
 import asyncio

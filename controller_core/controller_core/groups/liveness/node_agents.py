@@ -1,9 +1,9 @@
 """Node agents as second witnesses: when a silent member counts as lost with its node.
 
-One process can pause for a second: a broker for a full collection, an agent for want of CPU. A lost node stops
-all its processes at once. So the agent of each node sends a heartbeat to every controller, with the names of
-the members on its node. When the agent and a member that it named are silent together, the node is lost, and
-the controllers need not wait for the longer time that the broker announced.
+One process can pause for a second: a broker for a full collection, an agent for want of CPU. A lost node
+stops all its processes at once. So the agent of each node sends a heartbeat to every controller, with the
+names of the members on its node. When the agent and a member that it named are silent together, the node is
+lost, and the controllers need not wait for the longer time that the broker announced.
 
 | the member | the agents that named it | verdict |
 |---|---|---|
@@ -13,25 +13,27 @@ the controllers need not wait for the longer time that the broker announced.
 | silent | none, or only such as nobody may rely on | `UNKNOWN` |
 | silent | all silent, at least one of them reliable | `LOST` |
 
-`HEARD` and `UNKNOWN` change nothing: the member is judged by its own timeout, as without agents. So the word of
-an agent can only shorten the wait, only for members that it named, and only if nobody else speaks for them.
+`HEARD` and `UNKNOWN` change nothing: the member is judged by its own timeout, as without agents. So the word
+of an agent can only shorten the wait, only for members that it named, and only if nobody else speaks for
+them.
 
 *Patience* is `timeout_ms`, or twice the longest pause between two heartbeats of that sender in the last
 `PACE_WINDOW_MS` to twice that, if this is longer. A broker that sends a heartbeat per second, one with long
 collections and a starved node are therefore judged later.
 
-*Reliable* is an agent that has named the member for `TRUST_MS`. An agent loses that, and must name its members
-for `TRUST_MS` again, when a member that it named is heard while the agent itself is silent for `DOUBT_MS`, and
-for longer than any pause of late: then its node lives, and the agent alone has stopped. An agent whose connection
-closes is forgotten: the kernel of its node has closed it. So a fresh agent, a restarted agent and a rollout of
-agents say nothing about any node.
+*Reliable* is an agent that has named the member for `TRUST_MS`. An agent loses that, and must name its
+members for `TRUST_MS` again, when a member that it named is heard while the agent itself is silent for
+`DOUBT_MS`, and for longer than any pause of late: then its node lives, and the agent alone has stopped. An
+agent whose connection closes is forgotten: the kernel of its node has closed it. So a fresh agent, a
+restarted agent and a rollout of agents say nothing about any node.
 
-A connection is one agent, whatever name it gives: two agents of one node, during a rollout, are two witnesses,
-and both must be silent.
+A connection is one agent, whatever name it gives: two agents of one node, during a rollout, are two
+witnesses, and both must be silent.
 
 A controller that was stopped itself cannot judge silence. The caller gives the time at least every
-`LATE_MS_MAX` (`tick`); after a longer pause between two calls of any method, silence before that moment does not
-count, neither for a verdict nor for a pause between two heartbeats. A `timeout_ms` of 0 turns the rule off.
+`LATE_MS_MAX` (`tick`); after a longer pause between two calls of any method, silence before that moment does
+not count, neither for a verdict nor for a pause between two heartbeats. A `timeout_ms` of 0 turns the rule
+off.
 
 Times are milliseconds of one monotonic clock, given by the caller. No clock is read here.
 """
@@ -186,9 +188,7 @@ class NodeAgents:
             if self._silence_ms(agent.pace.last_ms, now_ms) > FORGET_MS
         ]:
             self.channel_closed(channel_id)
-        silent = (
-            agent for agent in self._agents.values() if self._is_silent(agent.pace, now_ms, timeout_ms)
-        )
+        silent = (agent for agent in self._agents.values() if self._is_silent(agent.pace, now_ms, timeout_ms))
         return list(dict.fromkeys(key for agent in silent for key in agent.named_since_ms))
 
     def verdict(

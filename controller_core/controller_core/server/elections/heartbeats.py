@@ -12,8 +12,8 @@ lost had recorded. They become members when a group registers them, with what th
 Many deaths at once, when one connection held many members, are reported in slices of `SLICE`, between which
 the loop serves others.
 
-Node agents send heartbeats too (`agents`); their rule is in `groups.liveness.node_agents`, and the leader acts on
-it (`node_losses`).
+Node agents send heartbeats too (`agents`); their rule is in `groups.liveness.node_agents`, and the leader
+acts on it (`node_losses`).
 
 A broker's connection also shows its host. After an address takeover on Kubernetes, the announced address may
 lead to another broker, but the heartbeats of a broker come from its own host.

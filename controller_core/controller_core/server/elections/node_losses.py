@@ -5,12 +5,13 @@
     a majority: `LOST`  the member is dead, with the cause NodeLost
     no majority         the next scan asks again, at the latest until the member's own timeout is over
 
-So a node that is cut off from one controller alone is not lost, be it the leader. This node's own verdict must
-still hold when the answers are in. A controller that does not answer says nothing; it may be on the lost node.
+So a node that is cut off from one controller alone is not lost, be it the leader. This node's own verdict
+must still hold when the answers are in. A controller that does not answer says nothing; it may be on the lost
+node.
 
-A controller of an earlier release cannot read an election with this cause (`groups.commands`). While one of them
-answers, no node is lost. To know that in time, and to have connections open when they are needed, the leader
-asks all others every `GREET_S` about no member.
+A controller of an earlier release cannot read an election with this cause (`groups.commands`). While one of
+them answers, no node is lost. To know that in time, and to have connections open when they are needed, the
+leader asks all others every `GREET_S` about no member.
 """
 
 import asyncio
@@ -140,7 +141,8 @@ class NodeLosses:
             return
         for key in lost:
             _log.warning(
-                "a node is lost", extra=bind(cluster=key.cluster, broker_group=key.broker_name, id=key.broker_id)
+                "a node is lost",
+                extra=bind(cluster=key.cluster, broker_group=key.broker_name, id=key.broker_id),
             )
         self._heartbeats.lose(lost)
 

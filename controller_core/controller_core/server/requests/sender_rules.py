@@ -58,8 +58,8 @@ ADMIN_REMARK: Final = (
     f"{TOKEN_FIELD}; plainAdminRequests=true takes it from everywhere"
 )
 AGENT_REMARK: Final = (
-    "heartbeats of a node agent are taken from loopback, with a client certificate or with the agents' token in "
-    f"the field {TOKEN_FIELD}"
+    "heartbeats of a node agent are taken from loopback, with a client certificate or with the agents' token "
+    f"in the field {TOKEN_FIELD}"
 )
 _ADMIN: Final = frozenset({RequestCode.UPDATE_CONTROLLER_CONFIG, RequestCode.CLEAN_BROKER_DATA})
 _log_refused: Final = LogRate(logging.getLogger(__name__), logging.WARNING)

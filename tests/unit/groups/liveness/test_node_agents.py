@@ -1,4 +1,4 @@
-"""Node agents as second witnesses: when a silent member counts as lost with its node, and when it does not."""
+"""Node agents as second witnesses: when a silent member counts as lost with its node."""
 
 import pytest
 

@@ -10,6 +10,7 @@ from controller_core.server.settings.config import (
     key_infos,
     load,
 )
+from controller_core.server.settings.keys import reference_lines
 from controller_core.server.settings.peer_list import PeerListError, format_peers, parse_peers
 
 PEERS = "n0-127.0.0.1:9878;n1-127.0.0.1:9888;n2-127.0.0.1:9898"
