@@ -25,7 +25,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from testkit.check.registers import Alter
 from testkit.sim.brokers import broker_admin
-from testkit.sim.brokers.broker_calls import DIAL_TIMEOUT_S, FAILED, ControllerLinks
+from testkit.sim.brokers.broker_calls import BEAT_S, DIAL_TIMEOUT_S, FAILED, ControllerLinks
 from testkit.sim.brokers.broker_ha import BrokerPort, SlaveEnd
 from testkit.sim.brokers.broker_log import BrokerLog
 from testkit.sim.brokers.broker_set import MasterView, Proposal
@@ -70,6 +70,7 @@ class SimulatedBroker:
         cluster: str = "c1",
         log_replica: bool = False,
         flaws: frozenset[str] = frozenset(),
+        beat_s: float = BEAT_S,
     ) -> None:
         self.group = group
         self.cluster = cluster
@@ -90,13 +91,14 @@ class SimulatedBroker:
         self.process.alive = False
         self._check_code = ""
         self._controllers = controllers
-        self._links = ControllerLinks(controllers, random)
+        self._beat_s = beat_s
         self._loop = loop
         self._network = network
         self._random = random
         self._observations = observations
         self._master_host = ""
         self._following: asyncio.Task[None] | None = None
+        self._links = ControllerLinks(controllers, random, beat_s)
         self._ports: dict[int, BrokerPort] = {}
         self._waiting: list[tuple[int, BrokerPort, int, str]] = []
         self._reporting = False
@@ -116,7 +118,7 @@ class SimulatedBroker:
         self._network.place(self.process, self.host)
         self.epoch = 0
         self.view = self._last_view = None
-        self._links = ControllerLinks(self._controllers, self._random)
+        self._links = ControllerLinks(self._controllers, self._random, self._beat_s)
         self._ports, self._waiting = {}, []
         self._following, self._master_host = None, ""
         self.registered = self._reporting = False
