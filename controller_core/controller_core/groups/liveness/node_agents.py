@@ -7,9 +7,9 @@ lost, and the controllers need not wait for the longer time that the broker anno
 
 | the member | the agents that named it | verdict |
 |---|---|---|
-| sent a heartbeat within its patience | any | `HEARD` |
-| silent | one sent a heartbeat within its patience | `HEARD` |
-| silent, but starting, or without two heartbeats since it was named | all silent | `UNKNOWN` |
+| any | one sent a heartbeat within its patience | `HEARD` |
+| is starting, or has sent fewer than two heartbeats since it was named | all silent | `UNKNOWN` |
+| sent a heartbeat within its patience | all silent | `HEARD` |
 | silent | none, or only such as nobody may rely on | `UNKNOWN` |
 | silent | all silent, at least one of them reliable | `LOST` |
 
@@ -209,10 +209,8 @@ class NodeAgents:
             return Verdict.UNKNOWN
         if any(not self._is_silent(agent.pace, now_ms, timeout_ms, early_ms) for agent in naming.values()):
             return Verdict.HEARD
-        if self._silence_ms(entry.last_beat_ms, now_ms) <= timeout_ms - early_ms:
-            return Verdict.HEARD
         pace = self._paces.get(key)
-        if pace is None or not pace.longest_ms or not entry.has_beaten or now_ms < entry.starting_until_ms:
+        if pace is None or not pace.longest_ms or now_ms < entry.starting_until_ms:
             return Verdict.UNKNOWN
         if self._silence_ms(entry.last_beat_ms, now_ms) <= pace.patience_ms(timeout_ms) - early_ms:
             return Verdict.HEARD

@@ -9,8 +9,7 @@
 A call that is not answered within 3 s closes its connection, as RocketMQ's client does. What survives the
 process: its id, its claim, its log with the epochs.
 
-Source: RocketMQ 5.4.0 ReplicasManager.java, BrokerOuterAPI.java,
-NettyRemotingClient.java, AutoSwitchHAService.java.
+Source: RocketMQ 5.4.0 ReplicasManager, BrokerOuterAPI, NettyRemotingClient, AutoSwitchHAService.
 """
 
 import asyncio
@@ -73,8 +72,7 @@ class SimulatedBroker:
         beat_s: float = BEAT_S,
     ) -> None:
         self.group = group
-        self.cluster = cluster
-        self.host = host
+        self.cluster, self.host = cluster, host
         self.address = f"{host}:{PORT}"
         self.log = BrokerLog()
         self.broker_id = 0
