@@ -14,7 +14,7 @@ _PURPOSE: Final = b"rocketmq-ha node agent"
 
 @functools.lru_cache(maxsize=4)
 def node_token(cluster_token: str) -> str:
-    """Return the token of the agents of a cluster; empty if the cluster has none."""
+    """Return the token of the agents of a cluster; empty for a cluster without a token."""
     if not cluster_token:
         return ""
     return hmac.new(cluster_token.encode(), _PURPOSE, hashlib.sha256).hexdigest()

@@ -52,7 +52,7 @@ class LocalHosts:
         try:
             routes = list(self._kernel.route("get", dst=host))
         except NetlinkError:
-            return False  # there is no route to it
+            return False  # without a route
         if not routes:
             return False
         route = routes[0]

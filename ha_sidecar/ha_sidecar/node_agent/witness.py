@@ -2,10 +2,11 @@
 
     every `poll-interval-ms`        which of the confirmed, living members belong to this node (`local_hosts`)
     every `heartbeat-interval-ms`   one message with these members to each controller that takes it
-    every `CHECK_S`                 one that is answered, which shows who takes it
+    every `CHECK_S`                 a message with an answer, which shows the controllers that take them
 
 A controller takes heartbeats with the token of the agents (`controller_core.remoting.node_token`), which is
-read from a file at each check. One that refuses them, or that is of an earlier release, gets none in between.
+read from a file at each check. The agent sends no others to a controller that refuses them, or that does not
+know the request.
 
 The controllers judge (`controller_core.groups.liveness.node_agents`). The connections of an agent
 end with its process, and its word ends with them.

@@ -10,12 +10,12 @@ lost, and the controllers need not wait for the longer time that the broker anno
 | any | one sent a heartbeat within its patience | `HEARD` |
 | is starting, or has sent fewer than two heartbeats since it was named | all silent | `UNKNOWN` |
 | sent a heartbeat within its patience | all silent | `HEARD` |
-| silent | none, or only such as nobody may rely on | `UNKNOWN` |
+| silent | none, or none that is reliable | `UNKNOWN` |
 | silent | all silent, at least one of them reliable | `LOST` |
 
 `HEARD` and `UNKNOWN` change nothing: the member is judged by its own timeout, as without agents. So the word
-of an agent can only shorten the wait, only for members that it named, and only if nobody else speaks for
-them.
+of an agent can only shorten the wait, only for members that it named, and only if all agents that
+name them are silent.
 
 *Patience* is `timeout_ms`, or twice the longest pause between two heartbeats of that sender in the last
 `PACE_WINDOW_MS` to twice that, if this is longer. A broker that sends a heartbeat per second, one with long

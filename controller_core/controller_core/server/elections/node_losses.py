@@ -5,8 +5,8 @@
     a majority: `LOST`  the member is dead, with the cause NodeLost
     no majority         the next scan asks again, at the latest until the member's own timeout is over
 
-So a node that is cut off from one controller alone is not lost, be it the leader. This node's own verdict
-must still hold when the answers are in. A controller that does not answer says nothing; it may be on the lost
+So a node that is cut off from the leader alone is not lost. The leader's own verdict must still hold when it
+has the answers. A controller that does not answer says nothing; it may be on the lost
 node.
 
 A controller of an earlier release cannot read an election with this cause (`groups.commands`). While one of

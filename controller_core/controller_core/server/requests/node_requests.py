@@ -1,7 +1,7 @@
 """Our own requests about nodes: heartbeats of node agents (30904), and a controller's question (30905).
 
-Every node serves them from its own tables. Bodies are bounded (`remoting.node_bodies`); who may send a
-heartbeat is in `sender_rules`.
+Every node serves them from its own tables. `remoting.node_bodies` bounds the bodies; `sender_rules` checks
+the senders of heartbeats.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,6 +1,6 @@
 """Faults of machines with node agents: agents that die, stand still, lag or lie, and machines that are lost.
 
-A machine is one broker and its agent. Schedules without agents have none of these faults.
+A machine is one broker and its agent. Only schedules with agents have these faults.
 """
 
 from collections import Counter
