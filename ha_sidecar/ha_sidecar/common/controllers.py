@@ -28,7 +28,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -121,6 +121,22 @@ class Controllers:
                 connection.send_oneway(command)
                 sent += 1
         return sent
+
+    def send_to(self, addresses: Collection[str], command: RemotingCommand) -> None:
+        """Send a oneway request to those of some controllers that are connected."""
+        for address in addresses:
+            connection = self._open.get(address)
+            if connection is not None:
+                with contextlib.suppress(ChannelError):
+                    connection.send_oneway(command)
+
+    async def ask_each(self, command: RemotingCommand, timeout_s: float) -> dict[str, RemotingCommand]:
+        """Ask every connected controller; return the answers that come in time, by address."""
+
+        async def tell(connection: Connection) -> RemotingCommand:
+            return await connection.call(command, timeout_s)
+
+        return await self._ask_all(tell, lambda _: False)
 
     async def call(self, command: RemotingCommand) -> RemotingCommand:
         """Send a request to the leader and return its answer, whatever its code but "not leader".

@@ -19,6 +19,8 @@ IMAGE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$"
 Image = Annotated[str, Field(min_length=1, max_length=IMAGE_LENGTH_MAX, pattern=IMAGE_PATTERN)]
 Version = Annotated[str, Field(max_length=32, pattern=r"^5\.[0-9]+\.[0-9]+$")]
 CONTROLLER_COUNTS = (1, 3, 5)
+NODE_TIMEOUT_MS_DEFAULT = 500
+"""The controllers' own default."""
 
 
 class NameServersSpec(SpecModel):
@@ -65,6 +67,14 @@ class ControllersSpec(SpecModel):
     """What becomes of a controller whose node is gone for good."""
 
 
+class NodeFailover(SpecModel):
+    """When the controllers declare a node lost, if node agents run."""
+
+    node_timeout_ms: Annotated[int, Field(ge=0, le=60_000)] = NODE_TIMEOUT_MS_DEFAULT
+    """Silence of a node's agent and of a broker on that node after which the node is lost, in milliseconds. 0
+    turns the rule off. A broker that is silent alone has its group's `failover.heartbeatTimeoutMs`."""
+
+
 class Images(SpecModel):
     """Images, where they are not the public ones."""
 
@@ -87,6 +97,8 @@ class RocketMQClusterSpec(SpecModel):
     """What clients ask for routes."""
     controllers: ControllersSpec = ControllersSpec()
     """Who elects masters."""
+    failover: NodeFailover = NodeFailover()
+    """When a node is lost."""
     proxy: Proxy = Proxy()
     """Who speaks gRPC with clients."""
     listeners: Listeners = ()

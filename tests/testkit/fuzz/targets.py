@@ -18,7 +18,7 @@ from controller_core.log.records import (
     decode_segment_head,
     find_records,
 )
-from controller_core.remoting import bodies, headers
+from controller_core.remoting import bodies, headers, node_bodies
 from controller_core.remoting.bodies import Body
 from controller_core.remoting.codes import SerializeType
 from controller_core.remoting.errors import BodyError, FrameError, HeaderError, RemotingProtocolError
@@ -48,7 +48,8 @@ _HEADERS: Final = tuple(
 )
 _BODIES: Final = tuple(
     kind
-    for kind in vars(bodies).values()
+    for module in (bodies, node_bodies)
+    for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Body) and kind is not Body
 )
 
