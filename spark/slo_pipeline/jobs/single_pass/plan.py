@@ -22,8 +22,11 @@ from slo_pipeline.sources.layout import day_folders, reading, segment_files
 from slo_pipeline.transforms.clocks import TIMES
 from slo_pipeline.transforms.timing import US_PER_S
 
-TASK_ROWS_MAX: Final = 1_000_000
-"""Rows that a task holds at once; about 100 bytes each."""
+TASK_ROWS_MAX: Final = 500_000
+"""Rows that a task holds at once. With the arrays made of them they take about 350 bytes each, so that a
+worker stays below 300 MiB."""
+STREAMED_ROWS_MAX: Final = 4_000_000
+"""Rows that a task reads if it holds only a batch of them."""
 TASK_ROWS_MIN: Final = 50_000
 """A task of fewer rows costs more to start than to run."""
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -109,6 +112,19 @@ def row_groups(kind: str, paths: Iterable[Path], metric: str | None = None) -> l
     return found
 
 
+def holding(task: Task, metrics: Collection[str]) -> Task:
+    """Return a task of samples without the row groups that cannot have any of some metrics."""
+    parts = []
+    for path, numbers in task.parts:
+        with reading(Path(path)):
+            footer = pq.read_metadata(path)
+        place = [footer.schema.column(one).path for one in range(footer.num_columns)].index("metric")
+        ranges = {number: footer.row_group(number).column(place).statistics for number in numbers}
+        kept = [number for number, of in ranges.items() if any(_may_hold(of, one) for one in metrics)]
+        parts += [(path, tuple(kept))] if kept else []
+    return task._replace(parts=tuple(parts))
+
+
 def _may_hold(statistics: Any, text: str) -> bool:  # noqa: ANN401 - pyarrow's statistics are not typed
     """Tell whether a column of texts may have one."""
     if statistics is None or not statistics.has_min_max:
@@ -133,8 +149,11 @@ def micros(when: dt.datetime) -> int:
 
 
 def by_rows(kind: str, groups: Sequence[RowGroup], cores: int) -> list[Task]:
-    """Split row groups into tasks of about equal numbers of rows, whatever their times."""
-    count = tasks_for(sum(group.rows for group in groups), cores)
+    """Split row groups into tasks of about equal numbers of rows, whatever their times.
+
+    Such a task reads its rows batch by batch and does not hold them.
+    """
+    count = tasks_for(sum(group.rows for group in groups), cores, STREAMED_ROWS_MAX)
     share = sum(group.rows for group in groups) / max(count, 1)
     tasks: list[Task] = []
     held: list[RowGroup] = []
@@ -187,18 +206,21 @@ def _parts(task: Task) -> list[Task]:
     return [task._replace(rows=task.rows // count, part=part, parts_of=count) for part in range(count)]
 
 
-def tasks_for(rows: int, cores: int) -> int:
-    """Return how many tasks a number of rows is worth."""
+def tasks_for(rows: int, cores: int, rows_max: int) -> int:
+    """Return how many tasks a number of rows is worth, if one reads at most so many."""
     at_most = -(-rows // TASK_ROWS_MIN)
-    return max(1, min(cores, at_most), -(-rows // TASK_ROWS_MAX))
+    return max(1, min(cores, at_most), -(-rows // rows_max))
 
 
 def _cuts(inside: Sequence[RowGroup], start_us: int, end_us: int, cores: int) -> list[int]:
     """Choose borders between tasks, as if the rows of a row group came at a steady pace."""
     begin = np.maximum([one.first_us for one in inside], start_us).astype(np.float64)
     end = np.minimum([one.last_us + 1 for one in inside], end_us).astype(np.float64)
-    rows = np.array([rows_in(one, start_us, end_us) for one in inside], np.float64)
-    count = tasks_for(round(rows.sum()), cores)
+    # Rows without a range may all lie in the span.
+    rows = np.array(
+        [one.rows if one.last_us == _ALWAYS else rows_in(one, start_us, end_us) for one in inside]
+    )
+    count = tasks_for(round(rows.sum()), cores, TASK_ROWS_MAX)
     if count < 2:
         return []
     # The pace changes where a row group begins or ends; between two such moments rows grow evenly.
@@ -223,11 +245,6 @@ def _task(kind: str, groups: Sequence[RowGroup], start_us: int, end_us: int) -> 
 
 
 def rows_in(group: RowGroup, start_us: int, end_us: int) -> int:
-    """Return about how many rows of a row group lie in a window, as if they came at a steady pace.
-
-    All of them, if the footer does not tell their times.
-    """
-    if group.last_us - group.first_us >= _ALWAYS:
-        return group.rows
+    """Return about how many rows of a row group lie in a window, as if they came at a steady pace."""
     low, high = max(group.first_us, start_us), min(group.last_us + 1, end_us)
     return round(group.rows * max(high - low, 0) / (group.last_us + 1 - group.first_us))

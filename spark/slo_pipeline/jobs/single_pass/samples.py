@@ -34,7 +34,7 @@ from slo_pipeline.jobs.single_pass.arrays import (
     weighted,
     worst_by,
 )
-from slo_pipeline.jobs.single_pass.plan import Task
+from slo_pipeline.jobs.single_pass.plan import Task, holding
 from slo_pipeline.transforms.counters import UP
 from slo_pipeline.transforms.lag import LAG_METRIC
 from slo_pipeline.transforms.quality import GAP_RHYTHMS
@@ -48,7 +48,8 @@ from slo_pipeline.transforms.sli import (
 )
 from slo_pipeline.transforms.timing import US_PER_S
 
-COLUMNS: Final = ("ts", "metric", "labels", "value", "instance", "instance_uid")
+SCRAPE_COLUMNS: Final = ("ts", "metric", "value", "instance", "instance_uid")
+COLUMNS: Final = (*SCRAPE_COLUMNS, "labels")
 GAUGES: Final = (LAG_METRIC, IN_SYNC_METRIC, SET_SIZE_METRIC, REGISTERED_METRIC, ROLE_METRIC, TERM_METRIC, UP)
 Row = dict[str, Any]
 Name = TypeVar("Name")
@@ -144,12 +145,17 @@ class SampleSums:
 
 def of_task(task: Task, look: SamplesLook) -> SampleSums:
     """Read and add up a task's samples."""
-    table = rows.read(task, COLUMNS, look.now_us)
+    with_gauges = holding(task, GAUGES)
+    # The labels of a sample cost more to read than the rest of it.
+    is_apart = with_gauges != task
+    table = rows.read(task, SCRAPE_COLUMNS if is_apart else COLUMNS, look.now_us)
     made = SampleSums()
     over = look.over
     at = rows.numbers(table, "ts")
     inside = (at >= over.start_us) & (at < over.end_us)
     made.scrapes = _scrapes(table.filter(pa.array(inside)))
+    if is_apart:
+        table = rows.read(with_gauges, COLUMNS, look.now_us)
     gauges = _with_labels(table.filter(pa.array(rows.texts(table, "metric").is_in(*GAUGES))))
     made.controllers = set(_where(gauges, ROLE_METRIC)["instance"].unique().to_pylist())
     gauges = gauges.filter(rows.call("invert", rows.call("is_nan", gauges["value"])))

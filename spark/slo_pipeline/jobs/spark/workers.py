@@ -22,8 +22,8 @@ from slo_pipeline.sources.layout import SegmentUnusableError
 
 One = TypeVar("One")
 _PROGRESS_S: Final = 0.2
-HERE_ROWS_MAX: Final = 4_000_000
-"""Reading so many rows with one core takes less time than to start Spark and read them with two."""
+HERE_ROWS_MAX: Final = 16_000_000
+"""Reading so many rows with one core takes about as long as to start Spark and read them with two."""
 
 
 ROUND_TASKS: Final = 4
