@@ -142,15 +142,7 @@ def test_labels_and_instances_are_kept_alike(spark: SparkSession, tmp_path: Path
     samples = [
         sample(at_s, value * at_s, instance=instance, labels=labels)
         for at_s in (10, 40, 70, 100, 800)
-        for value, (instance, labels) in enumerate(
-            [
-                ("a", {"p": "1"}),
-                ("a", {"q": "1"}),
-                ("b", {"p": "1", "instance": "c"}),
-                ("b", {}),
-                ("b", {"p": ""}),
-            ]
-        )
+        for value, (instance, labels) in enumerate(series)
     ]
     found = both_ways(spark, tmp_path, samples, WINDOW_S, by=("p", "instance"))
     assert len({tuple(row["labels"].items()) for row in found}) == 4
