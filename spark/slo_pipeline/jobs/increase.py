@@ -30,7 +30,6 @@ from slo_pipeline.shell.options import add_input, add_master, add_profile
 from slo_pipeline.sources.segments import (
     InputError,
     check_directory,
-    check_segments,
     is_small,
     read_inputs,
 )
@@ -84,7 +83,6 @@ def run(args: argparse.Namespace) -> int:
     look = IncreaseLook(args.metric, by, round(args.window * US_PER_S))
     with directory(args, [SAMPLES_TABLE]) as data:
         check_directory(data, SAMPLES_TABLE)
-        check_segments(data, [SAMPLES_TABLE])
         grown = account(data, look, args.master, profile)
         beside = [] if args.without_promql else _opinion(args, data, look)
     table = merged(grown, beside, by)

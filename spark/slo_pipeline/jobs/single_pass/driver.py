@@ -29,7 +29,7 @@ from slo_pipeline.objectives.catalogue import INDICATORS
 from slo_pipeline.objectives.model import Objectives
 from slo_pipeline.schemas.names import EVENTS_TABLE, KINDS, OPERATIONS_TABLE, SAMPLES_TABLE
 from slo_pipeline.sources.extracts import Extracts
-from slo_pipeline.sources.segments import check_directory, check_segments
+from slo_pipeline.sources.segments import check_directory
 from slo_pipeline.transforms.timing import US_PER_S
 
 DURABLE_US: Final = INDICATORS["durability"].slice_s * US_PER_S
@@ -256,7 +256,6 @@ def period_tables(
     """
     with profile.step("footers"):
         check_directory(source, *KINDS)
-        check_segments(source, KINDS, extracts)
         of = segments({kind: plan.files(source, kind, without, extracts) for kind in KINDS})
     where = workers(master, of.rows, profile)
     found = surveyed(of, now_us, objectives.timeWindow.days, where)

@@ -17,8 +17,16 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from slo_pipeline.jobs.late import TIME_OF
+from slo_pipeline.schemas.segments import SEGMENTS
 from slo_pipeline.sources.extracts import Extracts
-from slo_pipeline.sources.layout import day_folders, reading, segment_files
+from slo_pipeline.sources.layout import (
+    SegmentUnusableError,
+    day_folders,
+    open_segment,
+    reading,
+    refuse,
+    segment_files,
+)
 from slo_pipeline.transforms.clocks import TIMES
 from slo_pipeline.transforms.timing import US_PER_S
 
@@ -95,11 +103,17 @@ def row_groups(kind: str, paths: Iterable[Path], metric: str | None = None) -> l
         kind: of segment.
         paths: of segments.
         metric: leave out row groups of samples that cannot have this metric.
+
+    Raises:
+        SegmentUnusableError: one line with the first unusable segment and the number of the others.
     """
-    found = []
+    found, reasons = list[RowGroup](), list[str]()
     for path in paths:
-        with reading(path):
-            footer = pq.read_metadata(path)
+        try:
+            footer = open_segment(path, SEGMENTS[kind]).metadata
+        except SegmentUnusableError as error:
+            reasons.append(str(error))
+            continue
         names = [footer.schema.column(place).path for place in range(footer.num_columns)]
         places = {name: names.index(name) for name in TIMES[kind]}
         for number in range(footer.num_row_groups):
@@ -109,6 +123,7 @@ def row_groups(kind: str, paths: Iterable[Path], metric: str | None = None) -> l
             ranges = {name: _range(group.column(place).statistics) for name, place in places.items()}
             low_us, high_us = min(one[0] for one in ranges.values()), max(one[1] for one in ranges.values())
             found.append(RowGroup(str(path), number, group.num_rows, *ranges[TIME_OF[kind]], low_us, high_us))
+    refuse(reasons)
     return found
 
 
