@@ -22,6 +22,8 @@ from slo_pipeline.transforms.counters import GAP_MAX_US, UP
 
 CELLS_MAX: Final = 4_194_304
 """Sums are held in an array of every window of every set of labels up to so many."""
+SPREAD_MAX: Final = 1_000_000
+"""Parts of long gaps that are made at once, but for those of a single gap."""
 Labels = tuple[str, ...]
 Births = Mapping[tuple[int, int], int]
 """By instance and process: when it first answered a scrape, microseconds."""
@@ -172,24 +174,30 @@ def _pairs(before: Samples, after: Samples) -> _Pairs:
 def _summed(labels: Ints, pairs: _Pairs, window_us: int) -> WindowSums:
     """Add up increments by labels and window; those of long gaps are spread over their windows."""
     is_long = pairs.at - pairs.before_us > GAP_MAX_US
-    window = pairs.at // window_us
+    short = ~is_long
+    window = pairs.at[short] // window_us
+    sums = _added(labels[short], window, pairs.grown[short], np.zeros(len(window), np.bool_))
     if not is_long.any():
-        return _added(labels, window, pairs.grown, is_long)
-    long = _Pairs(*[column[is_long] for column in pairs])
-    first = long.before_us // window_us
-    count = (long.at - 1) // window_us - first + 1
+        return sums
+    labels, long = labels[is_long], _Pairs(*[column[is_long] for column in pairs])
+    count = (long.at - 1) // window_us - long.before_us // window_us + 1
+    # An outage is a long gap of every series: only so many are spread at once.
+    share = np.cumsum(count) // SPREAD_MAX
+    for own in np.split(np.arange(len(count)), np.flatnonzero(np.diff(share)) + 1):
+        spread = _spread(labels[own], _Pairs(*[column[own] for column in long]), count[own], window_us)
+        sums = _added(*[np.concatenate(both) for both in zip(sums, spread, strict=True)])
+    return sums
+
+
+def _spread(labels: Ints, long: _Pairs, count: Ints, window_us: int) -> WindowSums:
+    """Divide each gap's increment over the windows that it spans, by the share of the gap in each."""
     place = np.repeat(np.arange(len(count)), count)
-    number = first[place] + np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count)
+    number = (long.before_us // window_us)[place]
+    number += np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count)
     low = np.maximum(long.before_us[place], number * window_us)
     high = np.minimum(long.at[place], (number + 1) * window_us)
     share = long.grown[place] * (high - low) / (long.at - long.before_us)[place]
-    short = ~is_long
-    return _added(
-        joined([labels[short], labels[is_long][place]]),
-        joined([window[short], number]),
-        np.concatenate([pairs.grown[short], share]),
-        np.repeat([False, True], [int(short.sum()), len(place)]),
-    )
+    return _added(labels[place], number, share, np.ones(len(place), np.bool_))
 
 
 def _added(labels: Ints, window: Ints, grown: Floats, is_spread: Bools) -> WindowSums:
