@@ -25,7 +25,7 @@ SEGMENT_S = 10
 
 
 class Case(NamedTuple):
-    """What is scraped: pods, by how many collectors, how often; `series` of a page, None for a real one's."""
+    """Pods, their collectors, time between scrapes; `series` of a page, None for those of a real one."""
 
     pods: int
     collectors: int = 1

@@ -87,7 +87,7 @@ class Measurement:
 
     Attributes:
         commit: of the code.
-        days, what, rows: what was measured, and how many rows there are.
+        days, what, rows: the size of the input, the contestant, and the number of rows.
         wall_s, cpu_s, peak_mib: of the whole command.
         read_s: wall time of the steps that read rows, without the start; 0.0 where it is not told.
         total: what contestants agree on; 0.0 for reports.

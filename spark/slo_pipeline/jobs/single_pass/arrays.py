@@ -93,7 +93,7 @@ NO_RUNS = Runs(ints(), ints())
 
 
 def in_order(numbers: Ints) -> Bools:
-    """Tell of each number but the first whether it is not below the one before it."""
+    """Tell of each number but the first whether it is at least its predecessor."""
     return np.asarray(numbers[1:] >= numbers[:-1], np.bool_)
 
 

@@ -344,7 +344,7 @@ def _added(group: str, of: Sequence[OperationSums]) -> OperationSums:
     if len(of) == 1:
         return of[0]
     cut = _joined(one.cut for one in of)
-    # A later window has no part of a stretch before the last one.
+    # Later windows lack parts of the stretches before the last one.
     series = [_plotted(group, start, cut.pop(start)) for start in list(cut)[:-1]]
     second, count = sums(joined(one.failed_second for one in of), joined(one.failed_sends for one in of))
     last_read: dict[str, int] = {}

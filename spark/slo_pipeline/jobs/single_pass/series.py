@@ -135,7 +135,7 @@ def _computed(table: pa.Table) -> Ints:
 
 
 def _changes(labels: pa.MapArray) -> Bools:
-    """Tell of each row but the first whether its labels are written otherwise than those before it."""
+    """Tell of each row but the first whether its labels differ from those of its predecessor."""
     offsets = np.asarray(labels.offsets.to_numpy(), np.int64)
     length = np.diff(offsets)
     changes = length[1:] != length[:-1]
