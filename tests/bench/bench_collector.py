@@ -24,7 +24,7 @@ MIB = 1 << 20
 SEGMENT_S = 10
 
 
-class Case(NamedTuple):
+class CollectorCase(NamedTuple):
     """Pods, their collectors, time between scrapes; `series` of a page, None for those of a real one."""
 
     pods: int
@@ -33,7 +33,7 @@ class Case(NamedTuple):
     series: int | None = None
 
 
-async def measure(case: Case, seconds: int, directory: Path) -> str:
+async def measure(case: CollectorCase, seconds: int, directory: Path) -> str:
     """Return a row of the table in docs/benchmarks.md."""
     load = os.getloadavg()[0]
     async with AsyncExitStack() as stack:
@@ -50,7 +50,9 @@ async def measure(case: Case, seconds: int, directory: Path) -> str:
     return _row(case, sum(run.pages for run, _ in runs), seconds, seen, peak_mib, load)
 
 
-def _row(case: Case, pages: int, seconds: int, seen: list[Stretch], peak_mib: float, load: float) -> str:
+def _row(
+    case: CollectorCase, pages: int, seconds: int, seen: list[Stretch], peak_mib: float, load: float
+) -> str:
     rate = sum(one.samples_a_second for one in seen)
     cpu_us = sum(one.processors for one in seen) / max(rate, 1.0) * 1e6
     cells = [
@@ -78,7 +80,12 @@ def main() -> int:
     head = "pods, pages, every, collectors, for, answered, samples per second, CPU µs a sample, of a core, "
     names = [*head.split(", ")[:-1], "peak memory", "load average"]
     sys.stdout.write(f"| {' | '.join(names)} |\n|{'---|' * len(names)}\n")
-    cases = [Case(args.pods), Case(1, series=100_000), Case(1_000, 2, 5), Case(1_000, 4, 5)]
+    cases = [
+        CollectorCase(args.pods),
+        CollectorCase(1, series=100_000),
+        CollectorCase(1_000, 2, 5),
+        CollectorCase(1_000, 4, 5),
+    ]
     for case in cases:
         with tempfile.TemporaryDirectory() as directory:
             sys.stdout.write(asyncio.run(measure(case, args.seconds, Path(directory))))

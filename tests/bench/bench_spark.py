@@ -152,7 +152,7 @@ class Results:
 
 
 def _total(output: str) -> float:
-    """Return what a contestant's output adds up to; 0.0 if it prints no sums."""
+    """Return what a contestant's output adds up to; 0.0 if it does not print sums."""
     if output.startswith("window_start"):
         return sum(float(row["increase"]) for row in csv.DictReader(io.StringIO(output)))
     try:
@@ -162,7 +162,7 @@ def _total(output: str) -> float:
 
 
 def main() -> int:
-    """Measure what is not there yet and print the table; return the exit status."""
+    """Take the measurements that are missing and print the table; return the exit status."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--days", type=int, action="append", metavar="N", help="repeatable; default 1")
     parser.add_argument("--results", type=Path, default=Path("out/bench-spark.jsonl"), metavar="FILE")
