@@ -1,10 +1,10 @@
 """Partial sums of a window of the canary's operations, in a task.
 
 Problem: availability, latency and durability of a day are sums over a million operations. Shape: for each
-group, seconds and messages become runs, latencies become counts of equal values, and each stretch of the
-latency plot lies in one task and is finished there. What a change of master needs (the acknowledgements
-around its bounds) is picked out. The driver adds up (`verdicts`, `tables`). Never: a judgement that needs
-rows of another task.
+group, seconds and messages become runs, and latencies become counts of equal values. A stretch of the latency
+plot is finished in its task, if its window holds the whole stretch; else its parts are counts that the driver
+adds up. What a change of master needs (the acknowledgements around its bounds) is picked out. The driver adds
+up (`verdicts`, `tables`). Never: a judgement that needs rows of another task.
 
 The rules are those of `transforms.slices`, `latency`, `durability` and `failovers.write_gaps`.
 """
@@ -237,18 +237,17 @@ def _near(sends: _Columns, bounds: Sequence[tuple[int, int]]) -> list[list[tuple
     acked = sends.among(sends.ok & sends.ended)
     order = np.lexsort((acked.seq, acked.end))
     end = acked.end[order]
-    return [
-        [
-            (int(acked.end[one]), int(acked.seq[one]), acked.clock.text[acked.clock.code[one]])
-            for one in order[
-                max(int(np.searchsorted(end, low, side="right")) - 1, 0) : int(
-                    np.searchsorted(end, high, side="left")
-                )
-                + 1
+    found = []
+    for low, high in bounds:
+        first = max(int(np.searchsorted(end, low, side="right")) - 1, 0)
+        last = int(np.searchsorted(end, high, side="left")) + 1
+        found.append(
+            [
+                (int(acked.end[one]), int(acked.seq[one]), acked.clock.text[acked.clock.code[one]])
+                for one in order[first:last]
             ]
-        ]
-        for low, high in bounds
-    ]
+        )
+    return found
 
 
 def _stretches(stretch: Ints, took: Ints, timed: Bools, ok: Bools) -> dict[int, StretchSums]:

@@ -32,7 +32,7 @@ from slo_pipeline.transforms.timing import US_PER_S
 
 TASK_ROWS_MAX: Final = 500_000
 """Rows that a task holds at once. With the arrays made of them they take about 350 bytes each, so that a
-worker stays below 300 MiB."""
+worker stays below 400 MiB."""
 STREAMED_ROWS_MAX: Final = 4_000_000
 """Rows that a task reads if it holds only a batch of them."""
 TASK_ROWS_MIN: Final = 50_000

@@ -2,7 +2,8 @@
 
 Problem: a formula compares gauges of one scrape, and a slice is judged by its worst scrape. Shape: a window
 holds whole scrapes, so each is judged here; slices keep what windows can add up: a worst value, or the set of
-leaders of a term. Never: a slice is called good or bad here; the driver does it.
+leaders of a term where two windows divide a slice. A month has millions of slices: they are arrays and runs
+of numbers. Never: a slice is called good or bad here; the driver does it.
 
 The rules are those of `transforms.sli`, `lag` and `quality`.
 """
@@ -128,7 +129,7 @@ class SampleSums:
     """What a window says.
 
     Attributes:
-        scrapes: by instance, in order of time.
+        scrapes: by instance.
         lag_points: worst lag by group, broker, instance and stretch.
         lag, in_sync: by width of a slice, then by group.
         controllers: instances that ever told a role.
