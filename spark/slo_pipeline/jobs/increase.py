@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from controller_core.command_line.output import add_output, show
@@ -34,7 +35,7 @@ from slo_pipeline.sources.segments import (
     read_inputs,
 )
 from slo_pipeline.transforms.counters import UP
-from slo_pipeline.transforms.promql import promql_increase
+from slo_pipeline.transforms.promql import Version, promql_increase
 from slo_pipeline.transforms.timing import US_PER_S
 
 Row = dict[str, Any]
@@ -83,8 +84,13 @@ def run(args: argparse.Namespace) -> int:
     look = IncreaseLook(args.metric, by, round(args.window * US_PER_S))
     with directory(args, [SAMPLES_TABLE]) as data:
         check_directory(data, SAMPLES_TABLE)
-        grown = account(data, look, args.master, profile)
-        beside = [] if args.without_promql else _opinion(args, data, look)
+        if args.without_promql:
+            grown, beside = account(data, look, args.master, profile), []
+        else:
+            # Before the account's workers: the first one to start Spark decides how its JVM runs.
+            spark = session(master=args.master, quick=is_small(data, SAMPLES_TABLE))
+            grown = account(data, look, args.master, profile)
+            beside = _opinion(spark, data, look, args.prometheus)
     table = merged(grown, beside, by)
     if args.profile:
         sys.stderr.write(profile.text())
@@ -125,13 +131,11 @@ def account(data: Path, look: IncreaseLook, master: str, profile: Profile) -> li
     ]
 
 
-def _opinion(args: argparse.Namespace, data: Path, look: IncreaseLook) -> list[Row]:
+def _opinion(spark: SparkSession, data: Path, look: IncreaseLook, version: Version) -> list[Row]:
     """Return PromQL's values, computed by frames."""
-    spark = session(master=args.master, quick=is_small(data, SAMPLES_TABLE))
     counter = read_inputs(spark, data).samples.where(F.col("metric") == look.metric)
-    return gather.rows(
-        promql_increase(counter, window_us=look.window_us, by=look.by, version=args.prometheus)
-    )
+    opinion = promql_increase(counter, window_us=look.window_us, by=look.by, version=version)
+    return gather.rows(opinion)
 
 
 def merged(grown: list[Row], beside: list[Row], by: tuple[str, ...]) -> list[tuple[Key, Cells]]:
