@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from slo_pipeline.jobs.gather import rows
-from slo_pipeline.jobs.increase import account
+from slo_pipeline.jobs.increase import account, footers
 from slo_pipeline.jobs.profile import Profile
 from slo_pipeline.jobs.single_pass.increases import IncreaseLook
 from slo_pipeline.jobs.spark.workers import Here
@@ -43,7 +43,8 @@ def both_ways(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("slo_pipeline.jobs.single_pass.plan.TASK_ROWS_MIN", 1)
             patch.setattr(Here, "cores", cores)
-            fast = account(directory, IncreaseLook("x_total", by, window_s * US_PER_S), "local", Profile())
+            look = IncreaseLook("x_total", by, window_s * US_PER_S)
+            fast = account(footers(directory, "x_total", Profile()), look, "local", Profile())
         assert in_order(fast) == in_order(slow), f"ids: {has_ids}"
     return slow
 

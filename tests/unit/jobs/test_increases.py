@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slo_pipeline.jobs.increase import account
+from slo_pipeline.jobs.increase import account, footers
 from slo_pipeline.jobs.profile import Profile
 from slo_pipeline.jobs.single_pass import increases
 from slo_pipeline.jobs.single_pass.increases import IncreaseLook
@@ -18,7 +18,7 @@ LOOK = IncreaseLook("x_total", (), 60_000_000)
 def grown(directory: Path, samples: list[Row]) -> dict[int, float]:
     """Return the increase of each minute after the beginning that has one."""
     write_rows(directory, "samples", samples)
-    found = account(directory, LOOK, "local", Profile())
+    found = account(footers(directory, "x_total", Profile()), LOOK, "local", Profile())
     return {(row["window_start"] - us(0)) // 60_000_000: row["increase"] for row in found if row["increase"]}
 
 
