@@ -82,7 +82,7 @@ bench-controller: .venv/.ready ## measure our controllers and Java's: requests, 
 
 bench: bench-controller ## the same as bench-controller
 
-bench-collector: .venv/.ready ## measure a collector of PODS=100 simulated pods: CPU, memory, samples per second
+bench-collector: .venv/.ready ## measure collectors of PODS=100 pods, of a page of 100,000 series, and of 1,000 pods: CPU, memory
 	@$(PYTHON) tests/bench/bench_collector.py --pods $(PODS)
 
 bench-ha: .venv/.ready ## measure the HA port: Java to Java, Java to ours, ours to Java, ours to ours, raw sendfile, seed (MEGABYTES=512)
@@ -91,8 +91,8 @@ bench-ha: .venv/.ready ## measure the HA port: Java to Java, Java to ours, ours 
 bench-operator: .venv/.ready ## measure the operator with GROUPS="200" broker groups on a real API server without nodes (as root)
 	@$(PYTHON) tests/bench/bench_operator.py $(foreach groups,$(GROUPS),--groups $(groups))
 
-bench-spark: .venv/.ready ## measure the jobs, DuckDB and Prometheus on DAYS="1" (or "1 10 30") of generated samples
-	@$(PYTHON) tests/bench/bench_spark.py $(foreach days,$(DAYS),--days $(days))
+bench-spark: .venv/.ready ## measure the jobs, DuckDB and Prometheus on DAYS="1" (or "1 10 30"); a stopped bench goes on where it was
+	@$(PYTHON) tests/bench/bench_spark.py --results $(OUT)/bench-spark.jsonl $(foreach days,$(DAYS),--days $(days))
 
 sim: .venv/.ready ## run SEEDS=2000 random schedules against whole controllers with modelled brokers and clients
 	@$(PYTHON) -m testkit.sim --seeds $(SEEDS) --first $(FIRST)
