@@ -50,7 +50,8 @@ _log = logging.getLogger(__name__)
 NEW_LEADER_MS: Final = 15_000
 """For how long a broker may still send its requests to the leader before this one.
 
-A broker asks who leads every `syncControllerMetadataPeriod` (10 s), and waits 3 s for a controller that is gone.
+A broker asks who leads every `syncControllerMetadataPeriod` (10 s), and waits 3 s for a controller that is
+gone.
 """
 
 

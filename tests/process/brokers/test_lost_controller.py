@@ -1,11 +1,11 @@
 """A master that is lost together with the controllers' leader: clients do not wait for that leader.
 
-A broker sends its requests for another SyncStateSet (1001) to the leader that it knows, and waits 3 s for the
-answer. Once per second it asks the controllers who leads, in the order of its hash table. If the first of them
-is the lost leader, it waits for that too. So the leader here is the controller that brokers ask first.
+A broker sends its requests for another SyncStateSet (1001) to the leader that it knows, and waits 3 s for
+the answer. Once per second it asks the controllers who leads, in the order of its hash table. If the first of
+them is the lost leader, it waits for that too. So the leader here is the controller that brokers ask first.
 
-The new master acknowledges as soon as a replica has joined it. But the controllers, and so the operator, would
-learn of that only by its request.
+The new master acknowledges as soon as a replica has joined it. But the controllers, and so the operator,
+would learn of that only by its request.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ async def lead(controllers: ControllerCluster, index: int, brokers: Sequence[Jav
 
 
 async def can_serve(http_address: str, following: asyncio.Event) -> int:
-    """Return when the operator may move addresses to the next master, by the events of one controller; UTC."""
+    """Return when the operator may move addresses to the next master, by one controller's events; UTC."""
     election: ElectionEvent | None = None
     async with aiohttp.ClientSession() as session:
         client = ControllersClient(session, [http_address])

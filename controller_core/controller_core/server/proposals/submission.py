@@ -101,13 +101,15 @@ class CommandSubmitter:
                 return self._proposer.propose(command)
 
     async def _alter(self, command: AlterSyncStateSet) -> Outcome:
-        """Propose another SyncStateSet, unless it drops a replica that the master's election has just kept."""
+        """Propose another SyncStateSet, unless it drops a replica that the election has just kept."""
         group = self._state.find_one(command.broker_name, command.cluster)
         if group is not None:
             record = self._state.history.failover(group.key, group.master_epoch)
             if early := drops_too_early(group, record, command):
-                remark = f"The election has just kept {comma_list(early)} in the SyncStateSet, which may still join"
-                return Outcome(GroupReply(ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED, _NO_EPOCH, remark))
+                remark = f"The election has just kept {comma_list(early)} in the SyncStateSet"
+                return Outcome(
+                    GroupReply(ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED, _NO_EPOCH, remark)
+                )
         return await self._proposer.propose(command)
 
     def saw_epoch(self, key: ReplicaKey, epoch: int, *, is_beat: bool) -> None:

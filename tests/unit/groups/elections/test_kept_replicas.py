@@ -1,4 +1,4 @@
-"""An election keeps the log replicas that the leader names in the set, and the master may not drop them at once."""
+"""An election keeps the log replicas that the leader names in the set; its master may not drop them soon."""
 
 import pytest
 from msgspec.structs import replace
@@ -14,7 +14,9 @@ def two_brokers_and_a_log_replica() -> GroupsDriver:
     return GroupsDriver().group_of_three(log_replicas=(3,))
 
 
-def elected(driver: GroupsDriver, *alive: int, kept: tuple[int, ...], unclean_allowed: bool = False) -> Outcome:
+def elected(
+    driver: GroupsDriver, *alive: int, kept: tuple[int, ...], unclean_allowed: bool = False
+) -> Outcome:
     """Hold the election after the master's death."""
     command = driver.election(*alive, suspicion=driver.suspicion(), unclean_allowed=unclean_allowed)
     return driver.apply(replace(command, kept=ids_of(kept)))
@@ -67,7 +69,9 @@ def test_the_field_is_left_out_where_nobody_is_kept() -> None:
     assert b"kept" not in driver.log[-1]
 
 
-def drop(driver: GroupsDriver, members: tuple[int, ...], *, after_ns: int, alive: tuple[int, ...]) -> AlterSyncStateSet:
+def drop(
+    driver: GroupsDriver, members: tuple[int, ...], *, after_ns: int, alive: tuple[int, ...]
+) -> AlterSyncStateSet:
     """Return the master's request so long after its election."""
     record = driver.state.history.failover(KEY, driver.group.master_epoch)
     assert record is not None
@@ -121,4 +125,3 @@ def test_a_request_of_an_earlier_epoch_is_left_to_the_state_machine() -> None:
     elected(driver, 2, 3, kept=(3,))
     command = replace(drop(driver, (2,), after_ns=0, alive=(2, 3)), master_epoch=1)
     assert early(driver, command) == ()
-
