@@ -1,4 +1,4 @@
-"""Keep log replicas in the SyncStateSet of a new master when it may be unable to reach the controllers' leader.
+"""Keep log replicas in the SyncStateSet of a new master that may be unable to reach the controllers' leader.
 
 RocketMQ's election leaves the new master alone in the set. A slave joins it by a request (1001) of the
 master to the controllers' leader. If one lost node had both the old master and that leader, the new master
