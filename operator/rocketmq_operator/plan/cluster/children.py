@@ -21,7 +21,7 @@ import base64
 from collections.abc import Mapping
 from typing import Final
 
-from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.cluster import ControllersSpec, RocketMQClusterSpec
 from rocketmq_operator.api.common import Placement
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.java import JAVA_RUN, java_options
@@ -71,7 +71,7 @@ def cluster_children(owner: Owner, spec: RocketMQClusterSpec, token: str, peers:
         token: the token that changes of the controllers' state need; the one that exists, if there is one.
         peers: how many controllers know each other without a log.
     """
-    return (*_of_controllers(owner, token, peers), *_name_servers(owner, spec))
+    return (*_of_controllers(owner, spec.controllers, token, peers), *_name_servers(owner, spec))
 
 
 def _encoded(text: str) -> str:
@@ -89,13 +89,13 @@ def peer(ordinal: int, host: str) -> str:
     return f"{names.controller_id(ordinal)}-{host}:{names.CONTROLLER_PORT}"
 
 
-def controller_conf(owner: Owner) -> str:
+def controller_conf(owner: Owner, spec: ControllersSpec) -> str:
     """Return the controllers' shared configuration but the peers, with RocketMQ's own keys."""
     values = {
         "controllerDLegerGroup": owner.name,
         "controllerStorePath": CONTROLLER_STORE,
-        "enableElectUncleanMaster": "false",
-        "notifyBrokerRoleChanged": "true",
+        "enableElectUncleanMaster": str(spec.enable_elect_unclean_master).lower(),
+        "notifyBrokerRoleChanged": str(spec.notify_broker_role_changed).lower(),
         # The address of a broker that was replaced leads to its successor for a while, even if it is elected
         # again in that time.
         "directAddresses": "true",
@@ -104,10 +104,10 @@ def controller_conf(owner: Owner) -> str:
     return properties(values)
 
 
-def _of_controllers(owner: Owner, token: str, peers: int) -> tuple[Json, ...]:
+def _of_controllers(owner: Owner, spec: ControllersSpec, token: str, peers: int) -> tuple[Json, ...]:
     labels = selector_labels(CONTROLLER, owner.name) | belonging_labels(owner.name)
     files = {
-        "controller.conf": controller_conf(owner),
+        "controller.conf": controller_conf(owner, spec),
         "peers": peer_list(owner, peers),
         "start.sh": _CONTROLLER_START,
     }
@@ -153,7 +153,7 @@ def controller_set(owner: Owner, spec: RocketMQClusterSpec, replicas: int, hosts
     labels = selector | belonging_labels(owner.name)
     pod = _controller_pod(spec, name, names.token_secret(owner.name), selector)
     pod["hostAliases"] = parts.host_aliases(hosts)
-    configuration = digest(controller_conf(owner), _CONTROLLER_START)
+    configuration = digest(controller_conf(owner, spec.controllers), _CONTROLLER_START)
     template = shaped(pod_template(labels, configuration, pod), controller_shape(spec))
     return child(
         owner,

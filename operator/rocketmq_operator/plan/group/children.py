@@ -140,7 +140,7 @@ def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpe
     return properties(dict(sorted(changeable.items())) | dict(sorted(owned.items())))
 
 
-def replica_conf(owner: Owner, spec: BrokerGroupSpec) -> str:
+def replica_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
     """Return what all log replicas of the group share."""
     values = {
         "cluster": spec.cluster,
@@ -155,6 +155,8 @@ def replica_conf(owner: Owner, spec: BrokerGroupSpec) -> str:
         "heartbeat-interval-ms": str(spec.failover.heartbeat_interval_ms),
         "heartbeat-timeout-ms": str(spec.failover.heartbeat_timeout_ms),
     }
+    if cluster.controllers.enable_elect_unclean_master:
+        values["unclean-election"] = "true"
     return plain_settings(values)
 
 
@@ -190,7 +192,7 @@ def fixed_children(
     data = {
         "broker.conf": broker_conf(owner, spec, cluster),
         "companion.conf": companion_conf(owner, spec, cluster),
-        "replica.conf": replica_conf(owner, spec),
+        "replica.conf": replica_conf(owner, spec, cluster),
         "seed.conf": _seed_conf(owner, spec),
         "start-broker.sh": broker_start(spec),
         "start-replica.sh": REPLICA_START,
@@ -287,7 +289,7 @@ def log_replica_set(
         readinessProbe=parts.http_probe("/readyz", http, period_s=1),
         volumeMounts=parts.mounts(data=True),
     )
-    configuration = digest(replica_conf(owner, spec), REPLICA_START)
+    configuration = digest(replica_conf(owner, spec, cluster), REPLICA_START)
     name = names.log_set(owner.name)
     pod = _pod(owner, container, parts.OUR_USER, hosts)
     return _stateful_set(owner, spec, name, "log-replica", replicas, (pod, configuration))
