@@ -18,7 +18,8 @@ Never here: decisions. Commands are judged when applied (`groups.state`), reads 
 Source: ControllerRequestProcessor.java of 5.4.0 for the codes and the remarks.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from controller_core.groups import reads
@@ -81,12 +82,13 @@ class Handlers:
         direct: Propose,
         direct_address: Callable[[str], str] = str,
         peers: Callable[[], tuple[Peer, ...]] | None = None,
+        further: Mapping[int, Callable[[int, RemotingCommand], Answer]] = MappingProxyType({}),
     ) -> None:
         """Take the node's parts.
 
         `direct` proposes the commands of requests that wait for nothing else. `direct_address` returns the
         address at which to reach the member that announced an address. `peers` returns the present
-        controllers; the default returns those of the settings.
+        controllers; the default returns those of the settings. `further` has requests that every node serves.
         """
         self._node = node
         self._machine = machine
@@ -101,12 +103,13 @@ class Handlers:
         self._unknown = UnknownMembers(machine.state, heartbeats.table, heartbeats.unregistered)
         self._prepared = PreparedAnswers()
         self._lease_seen_ms = -1
-        own = NodeAnswers(node, config, peers)
+        own = NodeAnswers(node, config, heartbeats.lease_ms, peers)
         self._local: dict[int, Callable[[int, RemotingCommand], Answer]] = {
             RequestCode.BROKER_HEARTBEAT: self._heartbeat,
             RequestCode.CONTROLLER_GET_METADATA_INFO: own.metadata,
             RequestCode.UPDATE_CONTROLLER_CONFIG: own.update_config,
             RequestCode.GET_CONTROLLER_CONFIG: own.get_config,
+            **further,
         }
         self._reads: dict[int, Callable[[int, RemotingCommand], GroupReply | PreparedAnswer | None]] = {
             RequestCode.CONTROLLER_GET_REPLICA_INFO: self._get_replica_info,

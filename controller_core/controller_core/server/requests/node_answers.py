@@ -1,7 +1,7 @@
 """Answers that every node gives about itself: who leads (1005), and its settings (1009, 1010)."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from controller_core.remoting import headers
 from controller_core.remoting.codes import ResponseCode
@@ -16,10 +16,19 @@ class NodeAnswers:
     """Answers for one node."""
 
     def __init__(
-        self, node: NodeReads, config: LiveConfig, peers: Callable[[], tuple[Peer, ...]] | None = None
+        self,
+        node: NodeReads,
+        config: LiveConfig,
+        lease_ms: Callable[[Mapping[str, str]], int | None],
+        peers: Callable[[], tuple[Peer, ...]] | None = None,
     ) -> None:
-        """Take the node, its settings, and what returns the present controllers (default: the settings')."""
+        """Take the node, its settings, and two functions.
+
+        `lease_ms` returns for how much longer the member that a request names may be silent. `peers` returns the present
+        controllers; the default returns those of the settings.
+        """
         self._node = node
+        self._lease_ms = lease_ms
         self._config = config
         self._peers = peers or (lambda: config.settings.peers)
 
@@ -36,14 +45,14 @@ class NodeAnswers:
             controller_leader_address="" if leader is None else leader.address,
             is_leader=leader is not None and leader.name == settings.self_id,
             peers=format_peers(peers),
+            lease_ms=self._lease_ms(request.ext or {}),
         )
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
 
     def get_config(self, _channel_id: int, request: RemotingCommand) -> RemotingCommand:
         """Answer 1010 with the settings."""
-        return RemotingCommand.response_to(
-            request, ResponseCode.SUCCESS, body=self._config.listing().encode()
-        )
+        listing = self._config.listing().encode()
+        return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=listing)
 
     async def update_config(self, _channel_id: int, request: RemotingCommand) -> RemotingCommand:
         """Take changed settings (1009) and save them."""
