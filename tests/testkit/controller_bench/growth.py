@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from testkit.controller_bench.beating_groups import MEMBERS, BeatingGroups, heartbeats_taken
+from testkit.controller_bench.fleet import Fleet
 from testkit.controller_bench.measures import MeasureError
 from testkit.controller_bench.subjects import OURS, RunningControllers, cpu_s, resident_mib, started
-from testkit.fakes.beating_groups import MEMBERS, BeatingGroups, heartbeats_taken
-from testkit.fakes.fleet import Fleet
 
 NOTICE_WITHIN_S: Final = 30.0
 _QUIET_S: Final = 5.0

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller_core.channel import ChannelError
+from testkit.controller_bench.fleet import Fleet, FleetError, wait_for_read
 from testkit.controller_bench.subjects import RunningControllers, cpu_s, resident_mib
-from testkit.fakes.fleet import Fleet, FleetError, wait_for_read
 from testkit.products.controllers import command_path
 
 WAIT_S: Final = 120.0

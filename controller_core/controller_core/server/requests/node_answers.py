@@ -24,8 +24,8 @@ class NodeAnswers:
     ) -> None:
         """Take the node, its settings, and two functions.
 
-        `lease_ms` returns for how much longer the member that a request names may be silent. `peers` returns the present
-        controllers; the default returns those of the settings.
+        `lease_ms` returns for how much longer the member that a request names may be silent. `peers` returns
+        the present controllers; the default returns those of the settings.
         """
         self._node = node
         self._lease_ms = lease_ms

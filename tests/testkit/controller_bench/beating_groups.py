@@ -23,7 +23,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.frame import encode
 from controller_core.server.cli.load_connection import LoadConnection
-from testkit.fakes.fleet import CLUSTER, FleetError, find_leader
+from testkit.controller_bench.fleet import CLUSTER, FleetError, find_leader
 
 MEMBERS: Final = 3
 SLOT_S: Final = 0.01
