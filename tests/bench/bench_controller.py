@@ -23,9 +23,7 @@ requests for 60 s in each round: a JVM that has just started is several times sl
 
 import argparse
 import asyncio
-import contextlib
 import os
-import resource
 import statistics
 import sys
 import tempfile
@@ -47,9 +45,6 @@ GROWTH = ((0, 300), (100, 300), (1_000, 300), (10_000, 3_000))
 
 Why not 10,000 at 300 ms: 300,000 heartbeats per second to three controllers are beyond two cores.
 """
-
-OPEN_FILES = 200_000
-"""Of each process: the leader keeps a connection to every member of a fleet."""
 
 Figures = dict[tuple[str, str, str], list[float]]
 """By subject, part and name of the figure: one value for each round."""
@@ -204,8 +199,6 @@ def parsed() -> argparse.Namespace:
 def main() -> None:
     """Measure and print."""
     options = parsed()
-    with contextlib.suppress(ValueError, OSError):  # as another user than root the larger fleets may fail
-        resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
     with tempfile.TemporaryDirectory() as compiled:
         # As installed: a restart finds its modules compiled, whatever `make` says of byte code.
         os.environ |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": compiled}
