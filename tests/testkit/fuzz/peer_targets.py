@@ -125,7 +125,7 @@ def _message(numbers: _Bytes) -> Message:
     kinds = tuple(MessageType)
     index, term = numbers.number(), numbers.number()
     entries = tuple(
-        Entry(Term(numbers.number()), LogIndex(index + 1 + at), EntryType(0), bytes([numbers.byte()]))
+        Entry(Term(numbers.number()), LogIndex(min(index + 1 + at, 2**64 - 1)), EntryType(0), bytes([numbers.byte()]))
         for at in range(numbers.byte() % 4)
     )
     snapshot = (
