@@ -15,17 +15,17 @@ _CONNECT_S: Final = 20.0
 @contextlib.asynccontextmanager
 async def connections(address: HostPort, count: int, says: bytes = b"") -> AsyncIterator[None]:
     """Hold `count` connections that say the same and read nothing, while the context lasts."""
+    readers: list[asyncio.StreamReader] = []
     writers: list[asyncio.StreamWriter] = []
     try:
         for _ in range(count):
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(_CONNECT_S):
                     reader, writer = await asyncio.open_connection(*address, limit=1)
-                transport = writer.transport
-                transport.pause_reading()
+                # The buffer of one byte is full at once, so that nothing more is read.
+                readers.append(reader)
                 writers.append(writer)
                 writer.write(says)
-                del reader
         await asyncio.sleep(0)
         yield
     finally:
