@@ -36,6 +36,7 @@ from ha_sidecar.transfer.master import MasterMachine, MasterState
 from ha_sidecar.transfer.reconcile import OwnLog, SlaveConfig
 from ha_sidecar.transfer.served_log import MasterConfig
 from ha_sidecar.transfer.slave import SlaveMachine, SlaveState
+from testkit.fuzz.peer_targets import PEER_TARGETS
 from testkit.ha.served_log import ServedLog
 
 Target = Callable[[bytes], None]
@@ -229,4 +230,5 @@ TARGETS: Final[dict[str, Target]] = {
     "ha_slave": ha_slave,
     "ha_master": ha_master,
     "ha_handshake": ha_handshake,
+    **PEER_TARGETS,
 }

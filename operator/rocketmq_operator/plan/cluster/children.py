@@ -96,8 +96,8 @@ def controller_conf(owner: Owner, spec: RocketMQClusterSpec) -> str:
     values = {
         "controllerDLegerGroup": owner.name,
         "controllerStorePath": CONTROLLER_STORE,
-        "enableElectUncleanMaster": "false",
-        "notifyBrokerRoleChanged": "true",
+        "enableElectUncleanMaster": str(spec.controllers.enable_elect_unclean_master).lower(),
+        "notifyBrokerRoleChanged": str(spec.controllers.notify_broker_role_changed).lower(),
         # The address of a broker that was replaced leads to its successor for a while, even if it is elected
         # again in that time.
         "directAddresses": "true",
