@@ -50,6 +50,7 @@ class Cause(StrEnum):
 
     CONNECTION_CLOSED = "ConnectionClosed"
     HEARTBEAT_TIMEOUT = "HeartbeatTimeout"
+    NODE_LOST = "NodeLost"
     BROKER_REQUEST = "BrokerRequest"
     DESIGNATED = "Designated"
     MASTER_MISSING = "MasterMissing"

@@ -26,6 +26,7 @@ from controller_core.server.common.metrics import Metrics
 from controller_core.server.elections.first_elections import FirstElections
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.elections.leader_elections import LeaderElections
+from controller_core.server.elections.node_losses import NodeLosses
 from controller_core.server.http_api.node_view import NodeView
 from controller_core.server.http_api.routes import NodeHttpServer
 from controller_core.server.logs import bind
@@ -40,6 +41,7 @@ from controller_core.server.proposals.submission import CommandSubmitter
 from controller_core.server.requests.forwarding import Forwarder
 from controller_core.server.requests.handlers import Handlers
 from controller_core.server.requests.leader_rule import LeaderRule
+from controller_core.server.requests.node_requests import NodeRequests
 from controller_core.server.requests.remoting_server import RemotingServer
 from controller_core.server.requests.sender_rules import SenderRules
 from controller_core.server.settings.certificates import Tls, context_of
@@ -118,6 +120,14 @@ class Controller:
         )
         self._first_elections = self._make_first_elections()
         self.leader_elections = self._make_leader_elections()
+        self._node_losses = NodeLosses(
+            node=node,
+            own_id=self._self.raft_id,
+            heartbeats=self.heartbeats,
+            others=self._forwarder,
+            config=config,
+            clock=clock,
+        )
         self._ha_addresses = HaAddresses(
             machine.state,
             self._submitter.notifier.ask,
@@ -188,6 +198,9 @@ class Controller:
         )
 
     def _make_handlers(self) -> Handlers:
+        node_requests = NodeRequests(
+            self._machine.state, self.heartbeats, self._clock, lambda: self._config.settings.node_timeout_ms
+        )
         return Handlers(
             node=self._node,
             machine=self._machine,
@@ -200,6 +213,7 @@ class Controller:
             first_elections=self._first_elections,
             direct_address=self._direct_address,
             peers=self._members.peers,
+            further=node_requests.table(),
         )
 
     def _direct_address(self, announced: str) -> str:
@@ -238,6 +252,7 @@ class Controller:
         self._tasks = [
             asyncio.create_task(self.heartbeats.run(), name="heartbeats"),
             asyncio.create_task(self.leader_elections.run(), name="failover"),
+            asyncio.create_task(self._node_losses.run(), name="lost nodes"),
         ]
         if self._membership is not None:
             self._tasks.append(asyncio.create_task(self._membership.run(), name="membership"))

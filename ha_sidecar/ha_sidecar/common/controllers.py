@@ -31,11 +31,12 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from controller_core.channel import ChannelError, Connection, connect
+from controller_core.channel import ChannelError, Connection, ConnectionClosedError, connect
+from controller_core.channel.errors import PortClosedError
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
@@ -103,6 +104,7 @@ class Controllers:
         self._vouched_until_s = 0.0
         self._count: Final = ControllerCount(len(self._addresses))
         self._of = len(self._addresses)
+        self._closed_since_s: Final[dict[str, float]] = {}
         self._untried: Final = {f"{host}:{port}" for host, port in self._addresses}
         self._all_tried: Final = asyncio.Event()
 
@@ -126,6 +128,41 @@ class Controllers:
                 connection.send_oneway(command)
                 sent += 1
         return sent
+
+    def send_to(self, addresses: Collection[str], command: RemotingCommand) -> None:
+        """Send a oneway request to those of some controllers that are connected."""
+        for address in addresses:
+            connection = self._open.get(address)
+            if connection is not None:
+                with contextlib.suppress(ChannelError):
+                    connection.send_oneway(command)
+
+    async def ask_each(self, command: RemotingCommand, timeout_s: float) -> dict[str, RemotingCommand]:
+        """Ask every connected controller; return the answers that come in time, by address."""
+
+        async def tell(connection: Connection) -> RemotingCommand:
+            return await connection.call(command, timeout_s)
+
+        return await self._ask_all(tell, lambda _: False)
+
+    async def ask_at(self, address: str, question: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """Return the answer of the controller at one of our addresses, `host:port`.
+
+        Raises:
+            ChannelError: no connection to it is open, or no answer came in time.
+        """
+        connection = self._open.get(address)
+        if connection is None:
+            raise ConnectionClosedError(f"no connection to {address} is open")
+        return await connection.call(question, timeout_s)
+
+    def port_closed_for_s(self, address: str) -> float | None:
+        """Return how long ago the last attempt began at which no process listened at an address.
+
+        None if the last attempt had another result.
+        """
+        tried_s = self._closed_since_s.get(address)
+        return None if tried_s is None else _now_s() - tried_s
 
     async def call(self, command: RemotingCommand) -> RemotingCommand:
         """Send a request to the leader and return its answer, whatever its code but "not leader".
@@ -293,7 +330,7 @@ class Controllers:
     ) -> Mapping[str, ControllerAnswer]:
         async def view(connection: Connection) -> ControllerAnswer:
             request = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO)
-            return _view(await connection.call(request, timeout_s))
+            return controller_answer(await connection.call(request, timeout_s))
 
         return await self._ask_all(view, is_enough)
 
@@ -338,15 +375,20 @@ class Controllers:
         address = f"{host}:{port}"
         pause_s = RECONNECT_S
         while True:
+            tried_s = _now_s()
             try:
                 connection = await connect(host, port, CONNECT_TIMEOUT_S)
             except ChannelError as error:
                 _log.debug("controller %s: %s", address, error)
+                self._closed_since_s.pop(address, None)
+                if isinstance(error, PortClosedError):
+                    self._closed_since_s[address] = tried_s
                 self._note_tried(address)
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, RECONNECT_MAX_S)
                 continue
             pause_s = RECONNECT_S
+            self._closed_since_s.pop(address, None)
             self._open[address] = connection
             self._note_tried(address)
             try:
@@ -359,7 +401,7 @@ class Controllers:
             await asyncio.sleep(RECONNECT_S)
 
 
-def _view(answer: RemotingCommand) -> ControllerAnswer:
+def controller_answer(answer: RemotingCommand) -> ControllerAnswer:
     """Read the answer to 1005; an unreadable one names no leader."""
     try:
         header = GetMetaDataResponseHeader.from_ext(answer.ext)

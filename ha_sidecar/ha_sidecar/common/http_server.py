@@ -7,20 +7,22 @@
 /v1/events      one JSON object a line, as they come; `?after=N` skips older ones, `?follow=false` ends at the
                 last one, as on a controller
 
-A process may add actions, which are POSTs that answer JSON. The server takes them from loopback only, that is
-from the containers of the same pod.
+A process may add actions, which are POSTs that answer JSON, and lines, which are GETs whose answer goes on.
+The server takes both from loopback only, that is from the containers of the same pod.
 """
 
 import asyncio
 import ipaddress
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
 
 from controller_core.channel.http_port import HttpPort
+from ha_sidecar import limits
 from ha_sidecar.common.events import EventLog
 
 SHUTDOWN_S: Final = 0.5
@@ -29,6 +31,8 @@ FOLLOW_IDLE_S: Final = 15.0
 
 HttpAction = Callable[[], Awaitable[tuple[int, dict[str, Any]]]]
 """Does something and returns an HTTP status and what to answer."""
+HttpLines = Callable[[Mapping[str, str]], AsyncIterator[str]]
+"""Yields lines for a request with this query for as long as its connection is open."""
 
 
 class HttpServer:
@@ -41,8 +45,9 @@ class HttpServer:
         events: EventLog,
         actions: Mapping[str, HttpAction] | None = None,
         status: Callable[[], dict[str, Any]] | None = None,
+        lines: Mapping[str, HttpLines] | None = None,
     ) -> None:
-        """Take what the routes show, further actions by path, and what /v1/status answers."""
+        """Take what the routes show, actions and lines by path, and what /v1/status answers."""
         self._metrics: Final = metrics
         self._ready: Final = ready
         self._events: Final = events
@@ -55,7 +60,12 @@ class HttpServer:
             app.router.add_get("/v1/status", partial(self._serve_status, status))
         for path, action in (actions or {}).items():
             app.router.add_post(path, partial(self._serve_action, action))
-        self._port: Final = HttpPort(app, shutdown_s=SHUTDOWN_S)
+        for path, source in (lines or {}).items():
+            app.router.add_get(path, partial(self._serve_lines, source))
+        self._streams: Final[Counter[str | None]] = Counter()
+        self._port: Final = HttpPort(
+            app, shutdown_s=SHUTDOWN_S, unsent_bytes_max=limits.HTTP_UNSENT_BYTES_MAX
+        )
 
     async def start(self, host: str, port: int) -> None:
         """Listen; raise `OSError` if the port cannot be had."""
@@ -84,6 +94,15 @@ class HttpServer:
         status, value = await action()
         return web.json_response(value, status=status)
 
+    async def _serve_lines(self, source: HttpLines, request: web.Request) -> web.StreamResponse:
+        if not _is_loopback(request.remote):
+            return web.json_response({"error": "only loopback may read this"}, status=403)
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        async for line in source(request.query):
+            await response.write(line.encode() + b"\n")
+        return response
+
     async def _serve_events(self, request: web.Request) -> web.StreamResponse:
         try:
             after = int(request.query.get("after", "0"))
@@ -92,17 +111,31 @@ class HttpServer:
         follow = request.query.get("follow", "true")
         if follow not in ("true", "false"):
             return web.Response(status=400, text=f"follow: true or false is expected, not {follow!r}\n")
-        if follow == "false":
-            lines = [json.dumps(event) + "\n" for event in self._events.after(after)]
-            return web.Response(text="".join(lines), content_type="application/x-ndjson")
+        source = request.remote
+        if (
+            self._streams.total() >= limits.EVENT_STREAMS_MAX
+            or self._streams[source] >= limits.SOURCE_EVENT_STREAMS_MAX
+        ):
+            return web.Response(status=503, text="too many event streams are open\n")
+        self._streams[source] += 1
+        try:
+            return await self._stream(request, after, follow=follow == "true")
+        finally:
+            self._streams[source] -= 1
+            if not self._streams[source]:
+                del self._streams[source]
+
+    async def _stream(self, request: web.Request, after: int, *, follow: bool) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
         while True:
-            events = self._events.after(after)
-            for event in events:
-                await response.write(json.dumps(event).encode() + b"\n")
-                after = event["sequence"]
-            if not events:
+            events = self._events.after(after, limits.EVENTS_PAGE_MAX)
+            if events:
+                await response.write("".join(json.dumps(event) + "\n" for event in events).encode())
+                after = events[-1]["sequence"]
+            elif not follow:
+                return response
+            else:
                 try:
                     async with asyncio.timeout(FOLLOW_IDLE_S):
                         await self._events.wait_change()

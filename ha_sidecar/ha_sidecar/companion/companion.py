@@ -41,6 +41,7 @@ from ha_sidecar.companion.fencing import Fencing
 from ha_sidecar.companion.handover import Handover, HandoverError
 from ha_sidecar.companion.hold_port import HoldPort
 from ha_sidecar.companion.holding import ANSWER_WITHIN_S, ClientHold, is_settled
+from ha_sidecar.companion.leasing import Leasing
 from ha_sidecar.companion.leaving import EndMethod, leave
 from ha_sidecar.companion.metadata_watch import MetadataWatch
 from ha_sidecar.companion.metrics import CompanionMetrics, CompanionState
@@ -99,6 +100,7 @@ class Companion:
         self._hold: ClientHold | None = None
         self._room: Final = HoldPort(config.hold_port)
         self._fencing: Final = Fencing(config, self._controllers, self._events) if config.fence else None
+        self._leasing: Final = Leasing(config, self._controllers, self._events) if config.lease else None
 
     async def run(self) -> None:
         """Run until cancelled; raise `OSError` if the HTTP port cannot be had."""
@@ -109,6 +111,7 @@ class Companion:
             self._events,
             {"/v1/handover": self._hand_over, "/v1/leave": self._leave, "/v1/settle": self._settle},
             self._status,
+            {} if self._leasing is None else {"/v1/lease": self._leasing.lines},
         )
         self._controllers.start()
         try:
@@ -117,6 +120,8 @@ class Companion:
             works = [self._watch_broker(), self._watch_group(), self._metadata.run()]
             if self._fencing is not None:
                 works.append(self._fencing.run())
+            if self._leasing is not None:
+                works.append(self._leasing.run())
             if self._revive is not None:
                 works.append(self._revive.run())
             if self._config.hold_ms:
@@ -306,6 +311,7 @@ class Companion:
             None if self._revive is None else self._revive.is_owed,
             None if self._hold is None else self._hold.oneways,
             None if self._hold is None else self._hold.oneways_lost,
+            None if self._leasing is None else self._leasing.lapses,
         )
 
     def _identified(self) -> BrokerFacts | None:

@@ -18,7 +18,7 @@ from controller_core.log.records import (
     decode_segment_head,
     find_records,
 )
-from controller_core.remoting import bodies, headers
+from controller_core.remoting import bodies, headers, node_bodies
 from controller_core.remoting.bodies import Body
 from controller_core.remoting.codes import SerializeType
 from controller_core.remoting.errors import BodyError, FrameError, HeaderError, RemotingProtocolError
@@ -35,6 +35,7 @@ from ha_sidecar.transfer.master import MasterMachine, MasterState
 from ha_sidecar.transfer.reconcile import OwnLog, SlaveConfig
 from ha_sidecar.transfer.served_log import MasterConfig
 from ha_sidecar.transfer.slave import SlaveMachine, SlaveState
+from testkit.fuzz.peer_targets import PEER_TARGETS
 from testkit.ha.served_log import ServedLog
 
 Target = Callable[[bytes], None]
@@ -47,7 +48,8 @@ _HEADERS: Final = tuple(
 )
 _BODIES: Final = tuple(
     kind
-    for kind in vars(bodies).values()
+    for module in (bodies, node_bodies)
+    for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Body) and kind is not Body
 )
 
@@ -227,4 +229,5 @@ TARGETS: Final[dict[str, Target]] = {
     "ha_slave": ha_slave,
     "ha_master": ha_master,
     "ha_handshake": ha_handshake,
+    **PEER_TARGETS,
 }

@@ -13,6 +13,7 @@ from controller_core.remoting.bodies import HAConnectionRuntimeInfo, HARuntimeIn
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.frame import encode
+from ha_sidecar import limits
 from ha_sidecar.companion import held_clients, hold_port, holding
 from ha_sidecar.companion.holding import acknowledges, is_settled, is_succeeded
 from ha_sidecar.decisions.broker_facts import GroupFacts
@@ -118,7 +119,7 @@ async def test_who_sends_rubbish_is_disconnected_at_once(place: Place) -> None:
 async def test_a_request_for_which_there_is_no_room_ends_its_connection(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held_clients, "HELD_BYTES_MAX", 1000)
+    monkeypatch.setattr(limits, "HELD_CLIENTS_BYTES_MAX", 1000)
     await place.start_broker()
     place.kill_broker()
     held = await place.client()
@@ -126,16 +127,20 @@ async def test_a_request_for_which_there_is_no_room_ends_its_connection(
     assert await is_held(held)
 
 
-async def test_a_connection_for_which_there_is_no_room_is_closed_and_what_is_held_stays(
+async def test_a_silent_client_gives_way_and_one_that_waits_for_an_answer_stays(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held_clients, "CLIENTS_MAX", 1)
+    monkeypatch.setattr(limits, "HELD_CLIENTS_MAX", 2)
     await place.start_broker()
     place.kill_broker()
-    held = await place.client()
-    assert await is_held(held)
+    waiting = await place.client(request(V5_5_0))
+    silent = await place.client(b"")
+    assert await is_held(waiting)
+    younger = await place.client(request(V5_5_0))
+    await closed(silent)
+    assert await is_held(younger)
     await closed(await place.client())
-    assert await is_held(held)
+    assert await is_held(waiting)
 
 
 @pytest.mark.parametrize("code", [RequestCode.GET_BROKER_HA_STATUS, RequestCode.EXCHANGE_BROKER_HA_INFO])
