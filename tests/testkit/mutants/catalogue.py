@@ -371,7 +371,7 @@ MUTANTS = (
         test="tests/unit/groups/elections/test_kept_replicas.py",
     ),
     Mutant(
-        "a new master drops the replica that was kept for it",
+        "a new master drops its kept replica",
         "groups/elections/kept_replicas.py",
         "kept = set(record.sync_state_set_after) - {record.new_master_id}",
         "kept: set[BrokerId] = set()",
