@@ -29,6 +29,7 @@ _BY_KEY: Final = {
     "broker_id": "ID",
     "hold_port": "PORT",
     "lease_port": "PORT",
+    "token_file": "FILE",
     "ha_ports": "PORT[,...]",
     "fence_stop_command": "COMMAND",
     "ack_after": "|".join(ACK_AFTER),

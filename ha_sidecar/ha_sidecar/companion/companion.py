@@ -284,11 +284,11 @@ class Companion:
     async def _leave(self) -> tuple[int, dict[str, Any]]:
         decided = await leave(self._config)
         await self._settle_revives()
-        if decided.how is EndMethod.KILL and self._hold is not None:
-            self._hold.expect_end()
-            # After a handover no new connections come: the address is its successor's, or leads there soon.
-            if decided.is_master and (address := master_client_address(self._group_facts)) is not None:
-                _log.info("new connections wait for the end: %s", await self._room.reached(address))
+        address = master_client_address(self._group_facts)
+        # After a handover no new connections come: the address is its successor's, or leads there soon.
+        is_held = decided.how is EndMethod.KILL and decided.is_master and self._hold is not None
+        if is_held and address is not None:
+            _log.info("new connections wait for the end: %s", await self._room.reached(address))
         _log.info("the broker should end: %s: %s", decided.how, decided.reason)
         return 200, asdict(decided)
 

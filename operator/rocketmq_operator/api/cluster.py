@@ -14,9 +14,13 @@ from rocketmq_operator.api.proxy import Proxy
 
 VERSION_DEFAULT = "5.5.0"
 IMAGE_LENGTH_MAX = 512
-Image = Annotated[str, Field(min_length=1, max_length=IMAGE_LENGTH_MAX)]
+IMAGE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$"
+"""A reference with registry, port, tag and digest, without white space."""
+Image = Annotated[str, Field(min_length=1, max_length=IMAGE_LENGTH_MAX, pattern=IMAGE_PATTERN)]
 Version = Annotated[str, Field(max_length=32, pattern=r"^5\.[0-9]+\.[0-9]+$")]
 CONTROLLER_COUNTS = (1, 3, 5)
+NODE_TIMEOUT_MS_DEFAULT = 500
+"""The controllers' own default."""
 BY_ADDRESS_PREFIXES = ("5.0.", "5.1.0")
 """Versions whose controllers know members by address. 5.1.1 brought broker ids, and requests 1012 and 1013
 for them."""
@@ -72,6 +76,14 @@ class ControllersSpec(SpecModel):
     """What becomes of a controller whose node is gone for good."""
 
 
+class NodeFailover(SpecModel):
+    """When the controllers declare a node lost, if node agents run."""
+
+    node_timeout_ms: Annotated[int, Field(ge=0, le=60_000)] = NODE_TIMEOUT_MS_DEFAULT
+    """Silence of a node's agent and of a broker on that node after which the node is lost, in milliseconds. 0
+    turns the rule off. A broker that is silent alone has its group's `failover.heartbeatTimeoutMs`."""
+
+
 class Images(SpecModel):
     """Images, where they are not the public ones."""
 
@@ -108,6 +120,8 @@ class RocketMQClusterSpec(SpecModel):
     """What clients ask for routes."""
     controllers: ControllersSpec = ControllersSpec()
     """Who elects masters."""
+    failover: NodeFailover = NodeFailover()
+    """When a node is lost."""
     proxy: Proxy = Proxy()
     """Who speaks gRPC with clients."""
     listeners: Listeners = ()

@@ -41,6 +41,7 @@ CONFIG_PATH: Final = "/etc/rocketmq"
 SCRATCH_PATH: Final = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
 TOKEN_PATH: Final = "/etc/rocketmq-token"  # noqa: S105 - a path
 TOKEN_KEY: Final = "token"  # noqa: S105 - a key's name
+AGENT_TOKEN_KEY: Final = "node-agent"  # noqa: S105 - a key's name
 DATA_VOLUME: Final = "data"
 
 MEASURED_PATH: Final = "/data"
