@@ -217,6 +217,17 @@ class NodeAgents:
         is_witnessed = any(agent.is_reliable(key) for agent in naming.values())
         return Verdict.LOST if is_witnessed else Verdict.UNKNOWN
 
+    def wait_ms(self, key: ReplicaKey, entry: LiveEntry, now_ms: int, timeout_ms: int) -> int | None:
+        """Return for how much longer at least a member does not count as `LOST`.
+
+        None without an agent that names it.
+        """
+        naming = self._naming.get(key)
+        if not naming:
+            return None
+        newest_ms = max(entry.last_beat_ms, *(agent.pace.last_ms for agent in naming.values()))
+        return max(0, newest_ms + timeout_ms - now_ms)
+
     def _silence_ms(self, last_ms: int, now_ms: int) -> int:
         return now_ms - max(last_ms, self._awake_since_ms)
 

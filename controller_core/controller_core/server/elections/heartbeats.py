@@ -229,8 +229,8 @@ class HeartbeatReceiver:
             last_beat_age_ms=age_ms,
         )
 
-    def lease_ms(self, ext: Mapping[str, str]) -> int | None:
-        """Return for how much longer the member that a request names may be silent.
+    def lease_ms(self, ext: Mapping[str, str], node_timeout_ms: int) -> int | None:
+        """Return for how much longer the member that a request names may be silent, alone or with its node.
 
         0 if this node does not take it for alive; None if the request names no member.
         """
@@ -238,8 +238,12 @@ class HeartbeatReceiver:
         if not broker_id.isdecimal() or len(broker_id) > _ID_DIGITS_MAX:
             return None
         key = ReplicaKey(ext.get("clusterName", ""), ext.get("brokerName", ""), BrokerId(int(broker_id)))
-        entry = self.table.get(key)
-        return 0 if entry is None else max(0, entry.deadline_ms - self._clock.now_ms())
+        entry, now_ms = self.table.get(key), self._clock.now_ms()
+        if entry is None:
+            return 0
+        alone_ms = max(0, entry.deadline_ms - now_ms)
+        node_ms = self.agents.wait_ms(key, entry, now_ms, node_timeout_ms) if node_timeout_ms else None
+        return alone_ms if node_ms is None else min(alone_ms, node_ms)
 
     async def run(self) -> None:
         """Find members that are silent for too long, until cancelled."""

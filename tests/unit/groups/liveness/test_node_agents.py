@@ -279,3 +279,22 @@ def test_agents_beyond_the_bound_are_not_taken_and_silent_ones_are_forgotten() -
         agents.tick(now_ms)
     assert agents.silent_members(FORGET_MS + 1_000, TIMEOUT_MS) == []
     assert (len(agents), agents.named_count) == (0, 0)
+
+
+@pytest.mark.parametrize("silent_at_ms", [0, 40, 90, 140, 290])
+def test_a_member_is_never_lost_before_the_wait_that_was_told_is_over(silent_at_ms: int) -> None:
+    node = WitnessedNode()
+    node.until(SETTLED_MS + silent_at_ms)
+    node.stopped |= {AGENT, ONE, TWO}
+    told_ms = node.agents.wait_ms(ONE, node.entries[ONE], node.now_ms, TIMEOUT_MS)
+    assert told_ms is not None
+    assert TIMEOUT_MS - AGENT_MS <= told_ms <= TIMEOUT_MS
+    lost_after_ms = node.lost_after_ms(ONE)
+    assert lost_after_ms is not None
+    assert lost_after_ms > told_ms
+
+
+def test_a_member_that_no_agent_names_has_no_such_wait() -> None:
+    node = WitnessedNode(named=(TWO,))
+    node.until(SETTLED_MS)
+    assert node.agents.wait_ms(ONE, node.entries[ONE], node.now_ms, TIMEOUT_MS) is None
