@@ -221,7 +221,7 @@ class Handlers:
             controller_leader_address="" if leader is None else leader.address,
             is_leader=leader is not None and leader.name == settings.self_id,
             peers=format_peers(peers),
-            lease_ms=self._heartbeats.lease_ms(request.ext or {}),
+            lease_ms=self._heartbeats.lease_ms(request.ext or {}, settings.node_timeout_ms),
         )
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
 
