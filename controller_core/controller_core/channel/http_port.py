@@ -14,7 +14,7 @@ Connections are counted when they are accepted, before a TLS handshake (`listene
 running request is not idle and keeps its place. So a flood of silent ones does not end a stream of events,
 and a probe always gets in.
 
-Bytes that are not HTTP are a client's fault: aiohttp answers 400, and the traceback that it would log is dropped,
+Bytes that are not HTTP are a client's fault: aiohttp answers 400. The traceback that it would log is dropped,
 because it would fill the log (`server_log`).
 
 Every HTTP server of this system uses this class.
