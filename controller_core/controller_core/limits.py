@@ -189,6 +189,18 @@ CHANNEL_UNREGISTERED_MAX: Final = _limit(
     "CHANNEL_UNREGISTERED_MAX", "senders", 100, "by one connection: the brokers of one container"
 )
 
+# Heartbeats of node agents.
+
+NODE_AGENTS_MAX: Final = _limit(
+    "NODE_AGENTS_MAX", "agents", 1_000, "whose heartbeats a controller keeps: one for each node"
+)
+NODE_MEMBERS_MAX: Final = _limit(
+    "NODE_MEMBERS_MAX", "members", 256, "that one agent names: a node of Kubernetes runs 110 pods by default"
+)
+NODE_BEAT_BYTES_MAX: Final = _limit(
+    "NODE_BEAT_BYTES_MAX", "bytes", 32 * _KIB, "of one heartbeat: 256 members with names of usual length"
+)
+
 # HTTP ports.
 
 HTTP_CONNECTIONS_MAX: Final = _limit(

@@ -33,7 +33,8 @@ def test_nobody_gets_an_agent_unasked() -> None:
 def test_it_has_two_capabilities_and_no_other_right() -> None:
     spec = _pod()["spec"]
     assert spec["hostNetwork"]
-    assert not {"hostPID", "hostIPC", "volumes"} & spec.keys()
+    assert not {"hostPID", "hostIPC"} & spec.keys()
+    assert [next(iter(volume.keys() - {"name"})) for volume in spec["volumes"]] == ["secret"]
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert _container()["securityContext"] == {
         "allowPrivilegeEscalation": False,
@@ -57,6 +58,25 @@ def test_its_account_is_its_own_and_may_ask_the_api_server_nothing() -> None:
 def test_it_runs_in_the_namespace_that_it_is_given_and_asks_the_clusters_own() -> None:
     objects = rendered(ON, NODES, AWAY)
     assert named(objects, "DaemonSet", NAME)["metadata"]["namespace"] == "mq-agents"
+
+
+@pytest.mark.parametrize(
+    ("settings", "secret", "key"),
+    [
+        ((), names.token_secret("main"), names.AGENT_TOKEN_KEY),
+        ((AWAY,), NAME, "token"),
+        ((AWAY, 'nodeAgent.tokenSecret="mine"'), "mine", "token"),
+        (('nodeAgent.tokenSecret="mine"',), "mine", "token"),
+    ],
+)
+def test_it_reads_the_token_for_its_heartbeats_and_no_other(
+    settings: tuple[str, ...], secret: str, key: str
+) -> None:
+    (volume,) = _pod(*settings)["spec"]["volumes"]
+    items = [{"key": key, "path": key}]
+    assert volume["secret"] == {"secretName": secret, "optional": True, "items": items}
+    (mount,) = _container(*settings)["volumeMounts"]
+    assert f"--token-file={mount['mountPath']}/{key}" in _container(*settings)["args"]
 
 
 def test_it_names_controllers_as_they_know_each_other() -> None:
@@ -118,7 +138,13 @@ def test_a_monitor_scrapes_it_where_it_is() -> None:
 
 @pytest.mark.parametrize(
     "setting",
-    ["nodeAgent.controllers=0", "nodeAgent.port=70000", 'nodeAgent.namespace="Mq"', "nodeAgent.on=1"],
+    [
+        "nodeAgent.heartbeatIntervalMs=0",
+        "nodeAgent.controllers=0",
+        "nodeAgent.port=70000",
+        'nodeAgent.namespace="Mq"',
+        "nodeAgent.on=1",
+    ],
 )
 def test_wrong_values_are_refused(setting: str) -> None:
     with pytest.raises(KubeError):

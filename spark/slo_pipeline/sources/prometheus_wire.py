@@ -22,6 +22,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from controller_core import bounded_json
 from slo_pipeline.schemas.segments import SAMPLES
+from slo_pipeline.schemas.series_ids import series_id
 from slo_pipeline.sources.selectors import NAME_LABEL, TYPES, Matcher, text_of
 
 Protocol = Literal["auto", "remote_read", "query"]
@@ -114,14 +115,20 @@ def _batch(
 ) -> pa.RecordBatch:
     rows = pa.array(place, pa.int32())
     plain = [sorted((name, text) for name, text in one.items() if name != NAME_LABEL) for one in series]
+    instances = [one.get(INSTANCE, "") for one in series]
+    ids = [
+        series_id(one.get(NAME_LABEL, ""), labels, instance)
+        for one, labels, instance in zip(series, plain, instances, strict=True)
+    ]
     columns = {
         "ts": pa.array(ts_us, SAMPLES.field("ts").type),
         "metric": pa.array([one.get(NAME_LABEL, "") for one in series], pa.string()).take(rows),
         "labels": pa.array(plain, SAMPLES.field("labels").type).take(rows),
         "value": pa.array(values, pa.float64()),
-        "instance": pa.array([one.get(INSTANCE, "") for one in series], pa.string()).take(rows),
+        "instance": pa.array(instances, pa.string()).take(rows),
         "instance_uid": pa.repeat(pa.scalar(""), len(values)),
         "embedded_ts": pa.nulls(len(values), SAMPLES.field("embedded_ts").type),
+        "series": pa.array(ids, pa.int64()).take(rows),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in SAMPLES.names], schema=SAMPLES)
 

@@ -24,6 +24,7 @@ from controller_core.remoting.codes import SerializeType
 from controller_core.remoting.errors import BodyError, FrameError, HeaderError, RemotingProtocolError
 from controller_core.remoting.frame import CONTROL_BOUNDS, FrameDecoder, decode_frame, encode
 from controller_core.remoting.header import Header
+from controller_core.remoting.nodes import bodies as node_bodies
 from controller_core.remoting.numbers import LogOffset
 from controller_core.server.peers import codec as peer_codec
 from controller_core.server.peers.codec import PeerProtocolError
@@ -48,7 +49,8 @@ _HEADERS: Final = tuple(
 )
 _BODIES: Final = tuple(
     kind
-    for kind in vars(bodies).values()
+    for module in (bodies, node_bodies)
+    for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Body) and kind is not Body
 )
 
