@@ -93,8 +93,8 @@ MUTANTS = (
     Mutant(
         "a request of unknown fate is carried out again",
         "server/requests/leader_rule.py",
-        "                if request.code not in _REPEATABLE:\n                    return _fate_unknown(",
-        "                if False:\n                    return _fate_unknown(",
+        "                if request.code not in _REPEATABLE:\n                    return fate_unknown(",
+        "                if False:\n                    return fate_unknown(",
         test="tests/unit/server/requests/test_leader_rule.py",
     ),
     Mutant(
@@ -269,7 +269,7 @@ MUTANTS = (
         "an agent that ended counts as silent",
         "groups/liveness/node_agents.py",
         "        agent = self._agents.pop(channel_id, None)\n        if agent is not None:\n",
-        "        agent = self._agents.get(channel_id)\n        if agent is None:\n",
+        "        agent = self._agents.get(channel_id)\n        if not agent:\n",
         test="tests/simulation/test_lost_nodes.py",
     ),
     Mutant(
@@ -301,7 +301,7 @@ MUTANTS = (
         schedules=120,
     ),
     Mutant(
-        "a member that is heard during the question is lost",
+        "a heartbeat that comes during the question does not count",
         "server/elections/node_losses.py",
         "if count >= needed and self._is_lost(key)]",
         "if count >= needed]",

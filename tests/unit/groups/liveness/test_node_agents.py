@@ -23,7 +23,7 @@ AGENT_MS, MEMBER_MS, STEP_MS = 100, 300, 10
 SETTLED_MS = 2 * TRUST_MS
 
 
-class Node:
+class WitnessedNode:
     """Time, one controller's table, and senders that beat until they are stopped."""
 
     def __init__(self, named: tuple[ReplicaKey, ...] = (ONE, TWO)) -> None:
@@ -72,9 +72,9 @@ class Node:
         return None
 
 
-def settled(**changes: int) -> Node:
+def settled(**changes: int) -> WitnessedNode:
     """Return a node whose agent has named its members for long."""
-    node = Node()
+    node = WitnessedNode()
     for name, value in changes.items():
         setattr(node, name, value)
     node.until(SETTLED_MS)
@@ -127,7 +127,7 @@ def test_a_member_that_no_agent_named_is_not_lost() -> None:
 
 
 def test_a_fresh_agent_is_not_relied_on() -> None:
-    node = Node()
+    node = WitnessedNode()
     node.until(TRUST_MS - AGENT_MS)
     node.stopped |= {AGENT, ONE, TWO}
     assert node.lost_after_ms() is None
@@ -238,7 +238,7 @@ def test_a_controller_that_was_stopped_judges_nobody(stopped_ms: int) -> None:
     node.stopped |= {AGENT, ONE, TWO}
     took_ms = node.lost_after_ms()
     assert took_ms is not None
-    assert took_ms <= TIMEOUT_MS + MEMBER_MS + STEP_MS, "its own pause is nobody else's"
+    assert took_ms <= TIMEOUT_MS + MEMBER_MS + STEP_MS, "its own pause does not count for others"
 
 
 def test_a_controller_that_is_stopped_during_the_silence_begins_to_count_again() -> None:
@@ -279,3 +279,30 @@ def test_agents_beyond_the_bound_are_not_taken_and_silent_ones_are_forgotten() -
         agents.tick(now_ms)
     assert agents.silent_members(FORGET_MS + 1_000, TIMEOUT_MS) == []
     assert (len(agents), agents.named_count) == (0, 0)
+
+
+@pytest.mark.parametrize("stopped", [{AGENT, ONE, TWO}, {AGENT, ONE}, {AGENT}, {ONE}, set()])
+def test_no_member_counts_as_lost_before_the_time_that_its_lease_was_told(stopped: set[object]) -> None:
+    node = WitnessedNode()
+    node.until(SETTLED_MS)
+    node.stopped = stopped
+    told_ms = []
+    lost_ms = None
+    while lost_ms is None and node.now_ms < SETTLED_MS + 2 * TIMEOUT_MS:
+        node.until(node.now_ms + STEP_MS)
+        lost_at_ms = node.agents.lost_at_ms(ONE, node.entries[ONE], TIMEOUT_MS)
+        assert lost_at_ms is not None
+        told_ms.append(lost_at_ms)
+        if node.agents.verdict(ONE, node.entries[ONE], node.now_ms, TIMEOUT_MS) is Verdict.LOST:
+            lost_ms = node.now_ms
+    if stopped == {AGENT, ONE, TWO}:
+        assert lost_ms == max(told_ms) + STEP_MS, "neither earlier, nor much later"
+    else:
+        assert lost_ms is None
+
+
+def test_a_member_that_no_agent_names_has_a_lease_of_its_own_timeout() -> None:
+    node = WitnessedNode()
+    node.until(SETTLED_MS)
+    assert node.agents.lost_at_ms(ELSEWHERE, node.entries[ELSEWHERE], TIMEOUT_MS) is None
+    assert node.agents.lost_at_ms(ONE, node.entries[ONE], 0) is None
