@@ -263,6 +263,16 @@ def test_another_controller_confirms_a_little_earlier() -> None:
     assert node.verdict() is Verdict.LOST
 
 
+def test_a_member_with_a_binding_lease_is_not_lost_before_its_end() -> None:
+    node = settled()
+    node.stopped |= {AGENT, ONE, TWO}
+    node.entries[ONE].lease_until_ms = node.now_ms + 1_350
+    took_ms = node.lost_after_ms()
+    assert took_ms is not None
+    assert 1_350 <= took_ms <= 1_350 + STEP_MS
+    assert node.verdict(TWO) is Verdict.LOST
+
+
 def test_no_timeout_turns_the_rule_off() -> None:
     node = settled()
     node.stopped |= {AGENT, ONE, TWO}

@@ -65,6 +65,11 @@ async def test_metadata_tell_a_member_for_how_much_longer_it_may_be_silent(one: 
         assert told is not None
         assert 0 < told <= one.heartbeats.table._members[ReplicaKey("c1", "b1", broker.broker_id)].timeout_ms
         assert await lease_ms(named | {"brokerId": "77"}) == 0
+        entry = one.heartbeats.table._members[ReplicaKey("c1", "b1", broker.broker_id)]
+        assert entry.lease_until_ms > 0, "this controller is bound by what it told"
+        entry.lease_until_ms = 0
+        assert await lease_ms(named | {"leaseBinds": "false"})
+        assert entry.lease_until_ms == 0
         assert await lease_ms({}) is None
         assert await lease_ms(named | {"brokerId": "x"}) is None
 

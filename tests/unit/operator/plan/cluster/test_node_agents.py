@@ -6,10 +6,13 @@ import pytest
 
 from controller_core.remoting.nodes.token import node_token
 from controller_core.server.settings.config import Settings, load
+from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import NODE_TIMEOUT_MS_DEFAULT, RocketMQClusterSpec
 from rocketmq_operator.plan.cluster.children import cluster_children, controller_conf
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import Owner
+from rocketmq_operator.plan.group.companion import lease_binds
+from testkit.worlds.crd_cases import GROUP_SPEC, merged
 from testkit.worlds.pod_templates import workloads
 
 OWNER = Owner("v1", "RocketMQCluster", "main", "demo", "uid")
@@ -35,6 +38,17 @@ def test_the_secret_has_the_token_of_the_agents_beside_the_clusters() -> None:
 @pytest.mark.parametrize("timeout_ms", [0, 300, 60_000])
 def test_the_node_timeout_of_the_cluster_reaches_the_controllers(timeout_ms: int) -> None:
     assert _settings({"failover": {"nodeTimeoutMs": timeout_ms}}).node_timeout_ms == timeout_ms
+
+
+@pytest.mark.parametrize(
+    ("durability", "log_replicas", "binds"),
+    [("AllInSync", 1, False), ("AllInSync", 0, True), ("Async", 1, True), ("Quorum", 0, True)],
+)
+def test_a_lease_binds_where_a_master_that_is_cut_off_could_acknowledge_writes(
+    durability: str, log_replicas: int, binds: bool
+) -> None:
+    changes = {"durability": durability, "replicas": 3, "logReplicas": log_replicas}
+    assert lease_binds(BrokerGroupSpec.model_validate(merged(GROUP_SPEC, changes))) is binds
 
 
 def test_the_default_is_that_of_the_controllers_and_restarts_none_of_them() -> None:
