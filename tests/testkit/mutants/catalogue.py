@@ -93,8 +93,8 @@ MUTANTS = (
     Mutant(
         "a request of unknown fate is carried out again",
         "server/requests/leader_rule.py",
-        "                if request.code not in _REPEATABLE:\n                    return _fate_unknown(",
-        "                if False:\n                    return _fate_unknown(",
+        "                if request.code not in _REPEATABLE:\n                    return fate_unknown(",
+        "                if False:\n                    return fate_unknown(",
         test="tests/unit/server/requests/test_leader_rule.py",
     ),
     Mutant(
@@ -378,7 +378,7 @@ MUTANTS = (
         test="tests/unit/groups/elections/test_kept_replicas.py",
     ),
     Mutant(
-        "a new master drops the replica that was kept for it",
+        "a new master drops its kept replica",
         "groups/elections/kept_replicas.py",
         "kept = set(record.sync_state_set_after) - {record.new_master_id}",
         "kept: set[BrokerId] = set()",

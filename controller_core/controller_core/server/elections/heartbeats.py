@@ -206,7 +206,8 @@ class HeartbeatReceiver:
 
     def alive_ids_of(self, cluster: str, broker_name: str) -> tuple[BrokerId, ...]:
         """Return the ids of those that `alive_of` returns, ascending."""
-        return tuple(broker.id for broker in self.alive_of(cluster, broker_name))
+        group = self._state.find_one(broker_name, cluster)
+        return () if group is None else self.table.alive_ids(group.key, captured(group))
 
     def cluster_of(self, channel_id: int, broker_name: str) -> str:
         """Return the cluster that a connection's heartbeats named for this group.
@@ -232,8 +233,9 @@ class HeartbeatReceiver:
     def lease_ms(self, ext: Mapping[str, str]) -> int | None:
         """Return for how much longer the member that a request names may be silent.
 
-        0 if this node does not take it for alive; None if the request names no member. Unless the member says
-        that the lease does not bind (`leaseBinds`), this node does not take its node for lost before.
+        0 if this node does not take it for alive; None if the request names no member. This node does not
+        take the member's node for lost before, unless the member says that the lease does not bind
+        (`leaseBinds`) and a log replica is in the SyncStateSet: without it the member acknowledges nothing.
         """
         broker_id = ext.get("brokerId", "")
         if not broker_id.isdecimal() or len(broker_id) > _ID_DIGITS_MAX:
@@ -244,9 +246,17 @@ class HeartbeatReceiver:
             return 0
         now_ms = self._clock.now_ms()
         lease_ms = max(0, entry.deadline_ms - now_ms)
-        if ext.get("leaseBinds") != "false":
+        if ext.get("leaseBinds") != "false" or not self._has_log_replica_in_sync(key):
             entry.lease_until_ms = now_ms + lease_ms
         return lease_ms
+
+    def _has_log_replica_in_sync(self, key: ReplicaKey) -> bool:
+        group = self._state.get(key.group)
+        return group is not None and any(
+            not group.replicas[member].electable
+            for member in group.sync_state_set
+            if member in group.replicas
+        )
 
     async def run(self) -> None:
         """Find members that are silent for too long, until cancelled."""

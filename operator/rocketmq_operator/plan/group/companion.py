@@ -94,7 +94,11 @@ def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQCluster
     if has_lease(spec):
         timing = spec.failover
         lease_ms = max(_LEASE_MS_MIN, timing.heartbeat_timeout_ms - timing.heartbeat_interval_ms)
-        values |= {"lease": "true", "lease-ms": str(lease_ms), "lease-binds": str(lease_binds(spec)).lower()}
+        values |= {
+            "lease-port": str(names.LEASE_PORT),
+            "lease-ms": str(lease_ms),
+            "lease-binds": str(lease_binds(spec)).lower(),
+        }
     return plain_settings(values)
 
 
