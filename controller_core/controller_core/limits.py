@@ -7,7 +7,7 @@ the value by its name; tests and the fuzzer read the table. `ha_sidecar.limits` 
 |---|---|
 | `remoting.frame` | lengths of frames and headers |
 | `remoting.text_bounds` | lengths of texts in a request |
-| `remoting.bounded_json` | size and depth of JSON |
+| `bounded_json` | size and depth of JSON |
 | `channel.memory` | bytes that all connections hold |
 | `channel.places` | numbers of connections |
 | `channel.deadlines` | times within which a connection must progress |
@@ -221,8 +221,14 @@ HTTP_BODY_S_MAX: Final = _limit("HTTP_BODY_S_MAX", "seconds", 10, "for the body 
 HTTP_UNSENT_BYTES_MAX: Final = _limit(
     "HTTP_UNSENT_BYTES_MAX",
     "bytes",
+    16 * _MIB,
+    "of answers that their clients have not read, of all connections: the smallest containers have 128 MiB",
+)
+CONTROLLER_UNSENT_BYTES_MAX: Final = _limit(
+    "CONTROLLER_UNSENT_BYTES_MAX",
+    "bytes",
     64 * _MIB,
-    "answers over HTTP that their clients have not read, of all connections: a dozen lists of 10,000 groups",
+    "the same of a controller: a dozen lists of 10,000 groups",
 )
 EVENT_STREAMS_MAX: Final = _limit(
     "EVENT_STREAMS_MAX", "streams", 128, "one each for the operator, the collector and people"

@@ -121,14 +121,7 @@ class Controller:
         )
         self._first_elections = self._make_first_elections()
         self.leader_elections = self._make_leader_elections()
-        self._node_losses = NodeLosses(
-            node=node,
-            own_id=self._self.raft_id,
-            heartbeats=self.heartbeats,
-            others=self._forwarder,
-            config=config,
-            clock=clock,
-        )
+        self._node_losses = self._make_node_losses()
         self._ha_addresses = HaAddresses(
             machine.state,
             self._submitter.notifier.ask,
@@ -182,6 +175,16 @@ class Controller:
             config=self._config,
             clock=self._clock,
             first_elections=self._first_elections,
+        )
+
+    def _make_node_losses(self) -> NodeLosses:
+        return NodeLosses(
+            node=self._node,
+            own_id=self._self.raft_id,
+            heartbeats=self.heartbeats,
+            others=self._forwarder,
+            config=self._config,
+            clock=self._clock,
         )
 
     def _make_view(self) -> NodeView:

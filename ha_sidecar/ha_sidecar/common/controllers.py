@@ -14,8 +14,8 @@ relays sends, whether the fence closes. No single controller decides the answer 
    counts.
 4. Otherwise `ask` raises `ControllersUnavailableError`.
 
-While a leader does not answer, all controllers are asked again who leads. So a leader on a lost node, whose
-connection stays open, delays an answer only until a majority names another one.
+While a leader does not answer, `ask` and `call` look for another one every `LOOK_AGAIN_S`. So a leader on a
+lost node, whose connection stays open, delays an answer only until a majority names another one.
 
 So one controller that lies, or that was deposed, can neither invent an answer nor keep the answers of the
 others from being heard. One case remains: a process that takes over the leader's address answers until the

@@ -7,15 +7,15 @@
 /v1/events      one JSON object a line, as they come; `?after=N` skips older ones, `?follow=false` ends at the
                 last one, as on a controller
 
-A process may add actions, which are POSTs that answer JSON, and lines, which are GETs whose answer goes on.
-The server takes both from loopback only, that is from the containers of the same pod.
+A process may add actions, which are POSTs that answer JSON. The server takes them from loopback only, that is
+from the containers of the same pod.
 """
 
 import asyncio
 import ipaddress
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -31,8 +31,6 @@ FOLLOW_IDLE_S: Final = 15.0
 
 HttpAction = Callable[[], Awaitable[tuple[int, dict[str, Any]]]]
 """Does something and returns an HTTP status and what to answer."""
-HttpLines = Callable[[Mapping[str, str]], AsyncIterator[str]]
-"""Yields lines for a request with this query for as long as its connection is open."""
 
 
 class HttpServer:
@@ -45,9 +43,8 @@ class HttpServer:
         events: EventLog,
         actions: Mapping[str, HttpAction] | None = None,
         status: Callable[[], dict[str, Any]] | None = None,
-        lines: Mapping[str, HttpLines] | None = None,
     ) -> None:
-        """Take what the routes show, actions and lines by path, and what /v1/status answers."""
+        """Take what the routes show, further actions by path, and what /v1/status answers."""
         self._metrics: Final = metrics
         self._ready: Final = ready
         self._events: Final = events
@@ -60,8 +57,6 @@ class HttpServer:
             app.router.add_get("/v1/status", partial(self._serve_status, status))
         for path, action in (actions or {}).items():
             app.router.add_post(path, partial(self._serve_action, action))
-        for path, source in (lines or {}).items():
-            app.router.add_get(path, partial(self._serve_lines, source))
         self._streams: Final[Counter[str | None]] = Counter()
         self._port: Final = HttpPort(
             app, shutdown_s=SHUTDOWN_S, unsent_bytes_max=limits.HTTP_UNSENT_BYTES_MAX
@@ -93,15 +88,6 @@ class HttpServer:
             return web.json_response({"error": "only loopback may change something here"}, status=403)
         status, value = await action()
         return web.json_response(value, status=status)
-
-    async def _serve_lines(self, source: HttpLines, request: web.Request) -> web.StreamResponse:
-        if not _is_loopback(request.remote):
-            return web.json_response({"error": "only loopback may read this"}, status=403)
-        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
-        await response.prepare(request)
-        async for line in source(request.query):
-            await response.write(line.encode() + b"\n")
-        return response
 
     async def _serve_events(self, request: web.Request) -> web.StreamResponse:
         try:

@@ -100,7 +100,7 @@ class Companion:
         self._hold: ClientHold | None = None
         self._room: Final = HoldPort(config.hold_port)
         self._fencing: Final = Fencing(config, self._controllers, self._events) if config.fence else None
-        self._leasing: Final = Leasing(config, self._controllers, self._events) if config.lease else None
+        self._leasing: Final = Leasing(config, self._controllers, self._events) if config.lease_port else None
 
     async def run(self) -> None:
         """Run until cancelled; raise `OSError` if the HTTP port cannot be had."""
@@ -111,7 +111,6 @@ class Companion:
             self._events,
             {"/v1/handover": self._hand_over, "/v1/leave": self._leave, "/v1/settle": self._settle},
             self._status,
-            {} if self._leasing is None else {"/v1/lease": self._leasing.lines},
         )
         self._controllers.start()
         try:
@@ -211,6 +210,7 @@ class Companion:
             "group": None if self._group_facts is None else asdict(self._group_facts),
             "lag_bytes": self._lag_bytes,
             "fence": None if self._fencing is None else self._fencing.is_closed,
+            "lease": None if self._leasing is None else self._leasing.word,
             "metadata_in_sync": None if missing is None else not missing,
             "metadata_missing": missing,
         }

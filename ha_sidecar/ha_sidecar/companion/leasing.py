@@ -1,18 +1,24 @@
-"""Keep a master's write lease, and tell it to the guard in the broker's container.
+"""Keep a master's write lease, and answer the guard in the broker's container.
 
-The guard is a part of the broker's start script (`plan.group.write_guard` of the operator): process 1 of that
-container. It reads lines from `GET /v1/lease`, and stops the broker's processes (SIGSTOP) when the last time
-that it read has passed. So nothing here has to act in time. A companion that is dead, frozen or short of
-CPU says nothing, and the broker stops.
+The guard is a part of the broker's start script (`plan.group.lease_guard` of the operator): process 1 of that
+container. It asks over loopback, again and again, and stops the broker's processes (SIGSTOP) when the lease
+that it was told last has run out. So nothing here has to act in time. A companion that is dead, frozen or
+short of CPU says nothing, and the broker stops.
+
+A question is a line `TIME MARK`: the guard's own clock in hundredths of a second, and the mark that it was
+told last, if any. The answer is one of these lines:
 
 | line | meaning |
 |---|---|
 | `free` | the broker is not master, or not known to be: it runs |
-| `until CENTISECONDS MARK` | the master may run until this time of `/proc/uptime`; the mark says as what |
+| `until TIME MARK` | the master may run until this time of the guard's clock; the mark says as what |
 | `replaced MARK` | a broker that is stopped ends (SIGKILL): another is master, or nobody waits for it |
+| `wait` | nothing new: what was told last still counts |
 
-Without a line nothing changes. A guard that connects again sends the mark that it was told last (`?was=`). So
-a new companion knows that its broker, which does not answer while it is stopped, was master.
+`until` is the time of the question plus what is left of the lease when it is answered. So the clocks of the
+two containers need not agree, and an answer that was under way for long grants no more than it should. The
+first question of a connection may bring a mark: so a new companion knows that its broker, which does not
+answer while it is stopped, was master.
 
 Questions: the broker is asked for its role over loopback; a master's controllers are asked for its lease
 (1005), each on its own, and for the group's master (1006) while the lease has run out, else once per second.
@@ -23,7 +29,7 @@ Source: `decisions.write_lease` for the rule.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from controller_core.channel import ChannelError
@@ -40,9 +46,17 @@ from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.decisions.broker_facts import GroupFacts, announced_address
 from ha_sidecar.decisions.write_lease import MasterMark, WriteLease, read_mark
 
-ROUND_S: Final = 0.1
+ROUND_S: Final = 0.05
+ROUND_S_MAX: Final = 0.25
+QUESTIONS_A_LEASE: Final = 6
+"""How often a controller is asked while a lease lasts: a lost node ends it after 500 ms, a silent broker
+after 1,500 ms by default."""
 GROUP_S: Final = 1.0
 TIMEOUT_S: Final = 1.0
+LOOPBACK: Final = "127.0.0.1"
+QUESTION_BYTES_MAX: Final = 256
+FREE: Final = "free"
+WAIT: Final = "wait"
 FIRST_MS: Final = 500
 """Lease of a broker that was just seen to be master, until the controllers are asked."""
 
@@ -70,14 +84,25 @@ class Leasing:
         self._has_lapsed = False
         self._group: GroupFacts | None = None
         self._group_asked_ms = 0
-        self._line: str | None = None
-        self._ticked = asyncio.Event()
+        self._said: str | tuple[int, MasterMark] = WAIT
+
+    @property
+    def word(self) -> str:
+        """Say in a word how the lease stands: free, held, wait or replaced."""
+        return self._said.partition(" ")[0] if isinstance(self._said, str) else "held"
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Work until cancelled.
+
+        Raises:
+            OSError: the port cannot be had.
+        """
         addresses = [f"{host}:{port}" for host, port in self._config.controllers]
+        server = await asyncio.start_server(
+            self._serve, LOOPBACK, self._config.lease_port, limit=QUESTION_BYTES_MAX
+        )
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with server, asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch_broker())
                 tasks.create_task(self._watch_group())
                 for address in addresses:
@@ -86,27 +111,49 @@ class Leasing:
         finally:
             self._broker.close()
 
-    async def lines(self, query: Mapping[str, str]) -> AsyncIterator[str]:
-        """Yield the lines for a guard that connected, until it is closed."""
-        self._set_mark(read_mark(query.get("was", "")))
-        if self._mark is not None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        is_first = True
+        try:
+            while question := await reader.readline():
+                time_cs, _, mark = question.decode(errors="replace").strip().partition(" ")
+                if not time_cs.isdecimal():
+                    break
+                if is_first:
+                    self._connected(read_mark(mark))
+                    is_first = False
+                writer.write(self._answer(int(time_cs)).encode() + b"\n")
+                await writer.drain()
+        except (ConnectionError, ValueError) as error:
+            _log.debug("the guard: %s", error)
+        except asyncio.CancelledError:
+            pass  # the process ends; asyncio would print a traceback for each connection
+        finally:
+            writer.close()
+
+    def _connected(self, mark: MasterMark | None) -> None:
+        self._set_mark(mark)
+        if mark is not None:
             self._end_ms, self._has_lapsed = _now_ms(), True  # how long it has stood still is unknown
-        while True:
-            await self._ticked.wait()
-            if self._line is not None:
-                yield self._line
+        self._said = self._next(_now_ms())
+
+    def _answer(self, time_cs: int) -> str:
+        """Return the answer to a question of this time of the guard's clock."""
+        said = self._said
+        if isinstance(said, str):
+            return said
+        end_ms, mark = said
+        return f"until {max(0, time_cs + (end_ms - _now_ms()) // 10)} {mark}"
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(ROUND_S)
-            self._line = self._next_line(_now_ms())
-            self._ticked.set()
-            self._ticked = asyncio.Event()
+            self._said = self._next(_now_ms())
 
-    def _next_line(self, now_ms: int) -> str | None:
+    def _next(self, now_ms: int) -> str | tuple[int, MasterMark]:
+        """Return the next answer to the guard: a line, or the end of the lease and its mark."""
         mark = self._mark
         if mark is None:
-            return "free"
+            return FREE
         if now_ms > self._end_ms and not self._has_lapsed:
             self._has_lapsed = True
             self.lapses += 1
@@ -115,17 +162,14 @@ class Leasing:
             return f"replaced {mark}"
         until_ms = self._lease.until_ms()
         if until_ms is None or until_ms <= now_ms:
-            return self._until(mark) if now_ms <= self._end_ms else None
+            return (self._end_ms, mark) if now_ms <= self._end_ms else WAIT
         if self._has_lapsed:
             if not self._is_confirmed(mark):
-                return None
+                return WAIT
             self._has_lapsed = False
             self._tell("LeaseRegained", "the controllers name this broker as master")
         self._end_ms = until_ms
-        return self._until(mark)
-
-    def _until(self, mark: MasterMark) -> str:
-        return f"until {self._end_ms // 10} {mark}"
+        return until_ms, mark
 
     def _is_replaced(self, mark: MasterMark) -> bool:
         group = self._group
@@ -134,6 +178,7 @@ class Leasing:
             and group.master_epoch > mark.epoch
             and group.master_id is not None
             and group.master_id != mark.broker_id
+            and mark.broker_id != 0
         )
 
     def _is_confirmed(self, mark: MasterMark) -> bool:
@@ -172,13 +217,11 @@ class Leasing:
             self._address = announced_address(settings.body.decode(errors="replace"))
         cache = EpochEntryCache.decode((await self._broker.ask(RequestCode.GET_BROKER_EPOCH_CACHE)).body)
         epoch = max((entry.epoch for entry in cache.epoch_list), default=0)
-        broker_id = self._own_id()
-        if broker_id:
-            self._set_mark(MasterMark(broker_id, epoch))
+        self._set_mark(MasterMark(self._own_id(), epoch))
 
     def _own_id(self) -> int:
         """Return the id by which the controllers know this broker's address; 0 if unknown."""
-        if self._mark is not None:
+        if self._mark is not None and self._mark.broker_id:
             return self._mark.broker_id
         others = () if self._group is None else self._group.others
         found = [(alive, broker_id) for broker_id, address, alive in others if address == self._address]
@@ -191,6 +234,9 @@ class Leasing:
                 async with asyncio.timeout(TIMEOUT_S):
                     self._group = await ask_group(self._controllers, self._config.group)
                 self._group_asked_ms = asked_ms
+                if self._mark is not None:
+                    # It may have become known while the broker stands still and is not asked.
+                    self._mark = replace(self._mark, broker_id=self._own_id())
             except (ControllersUnavailableError, AskError, RemotingProtocolError, TimeoutError) as error:
                 _log.debug("controllers: %s", error)
             is_urgent = self._group is None or (self._mark is not None and self._has_lapsed)
@@ -198,9 +244,10 @@ class Leasing:
 
     async def _watch_controller(self, address: str) -> None:
         while True:
-            if self._mark is not None:
+            if self._mark is not None and self._mark.broker_id:
                 await self._ask_lease(address, self._mark)
-            await asyncio.sleep(ROUND_S)
+            left_s = (self._end_ms - _now_ms()) / 1_000
+            await asyncio.sleep(min(ROUND_S_MAX, max(ROUND_S, left_s / QUESTIONS_A_LEASE)))
 
     async def _ask_lease(self, address: str, mark: MasterMark) -> None:
         config = self._config
@@ -208,6 +255,7 @@ class Leasing:
             "clusterName": config.cluster,
             "brokerName": config.group,
             "brokerId": str(mark.broker_id),
+            "leaseBinds": str(config.lease_binds).lower(),
         }
         asked_ms = _now_ms()
         question = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO, ext)
@@ -225,5 +273,5 @@ class Leasing:
 
 
 def _now_ms() -> int:
-    """Return the time of `/proc/uptime`, by which the guard judges."""
+    """Return a time that goes on while the machine is suspended."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000

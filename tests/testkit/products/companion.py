@@ -26,8 +26,7 @@ class BrokerCompanion:
 
     def __init__(self, broker: JavaBroker, controllers: Sequence[str], **given: str) -> None:
         """Describe it; `given` are further settings."""
-        port = host_port(given["http"])[1] if "http" in given else free_port()
-        self.http = f"{host_port(broker.address)[0]}:{port}"
+        self.http = f"{host_port(broker.address)[0]}:{free_port()}"
         self._directory: Final = broker.place.directory
         settings = {
             "cluster": broker.place.cluster,

@@ -38,7 +38,7 @@ class GuardedBroker:
         """Describe all; `given` are further settings of the companion."""
         self.broker = broker
         self._port = free_port()
-        own = {"lease": "true", "http": f"0.0.0.0:{self._port}", **given}
+        own = {"lease-port": str(self._port), **given}
         self._companion = BrokerCompanion(broker, controllers, **own)
         self.companion = self._companion.process
         directory = broker.place.directory
@@ -49,7 +49,7 @@ class GuardedBroker:
         (home / "bin").mkdir(parents=True)
         (home / "bin" / "mqbroker").write_text(f"exec {shlex.join(self.broker.process.command)}\n")
         before = f"set -eu\nROCKETMQ_HOME={home}\nprogram=mqbroker\n{JAVA_STOP}{OWN_GROUP}{JAVA_START}"
-        guard = lease_guard("127.0.0.1", self._port)
+        guard = lease_guard(self._port)
         script = home / "start.sh"
         script.write_text(f'{before}{guard}{JAVA_WAIT}exit "$code"\n')
         return script
@@ -88,6 +88,14 @@ class GuardedBroker:
         async with asyncio.timeout(timeout_s):
             while self.stands_still:  # noqa: ASYNC110 - a process sends no notification
                 await asyncio.sleep(_POLL_S)
+
+    async def wait_held(self, timeout_s: float = 60.0) -> None:
+        """Wait until the companion holds a lease for the broker, which is master.
+
+        Raises:
+            TimeoutError: it does not.
+        """
+        await self._companion.wait_status(lambda status: status.get("lease") == "held", timeout_s)
 
     async def lapses(self) -> int:
         """Return how often its lease has run out, as its companion counts."""

@@ -1,4 +1,4 @@
-"""How long consumers waited for messages that were there, what came twice, and what came too late."""
+"""How long consumers waited for messages that were there; duplicates and late messages."""
 
 from testkit.rocketmq.consumption import ConsumerCost, Received, consumer_cost, longest_stall_ms
 from testkit.rocketmq.load import Send

@@ -2,8 +2,8 @@
 
 RocketMQ's election leaves the new master alone in the set. A slave joins it by a request (1001) of the
 master to the controllers' leader. If one lost node had both the old master and that leader, the new master
-sends the request to the lost leader and waits 3 s for the answer. Meanwhile the controllers believe that it
-has no copy, and the operator does not move addresses to it. (Measured with nodes cut off: the set had two
+sends the request to the lost leader and waits 3 s for the answer. Until then the controllers do not know of
+its copy, and the operator does not move addresses to it. (Measured with nodes cut off: the set had two
 members after 3.8 and 4.0 s.)
 
 So a leader that is new keeps log replicas in the set with the winner, by the election itself:

@@ -233,14 +233,30 @@ class HeartbeatReceiver:
     def lease_ms(self, ext: Mapping[str, str]) -> int | None:
         """Return for how much longer the member that a request names may be silent.
 
-        0 if this node does not take it for alive; None if the request names no member.
+        0 if this node does not take it for alive; None if the request names no member. This node does not
+        take the member's node for lost before, unless the member says that the lease does not bind
+        (`leaseBinds`) and a log replica is in the SyncStateSet: without it the member acknowledges nothing.
         """
         broker_id = ext.get("brokerId", "")
         if not broker_id.isdecimal() or len(broker_id) > _ID_DIGITS_MAX:
             return None
         key = ReplicaKey(ext.get("clusterName", ""), ext.get("brokerName", ""), BrokerId(int(broker_id)))
         entry = self.table.get(key)
-        return 0 if entry is None else max(0, entry.deadline_ms - self._clock.now_ms())
+        if entry is None:
+            return 0
+        now_ms = self._clock.now_ms()
+        lease_ms = max(0, entry.deadline_ms - now_ms)
+        if ext.get("leaseBinds") != "false" or not self._has_log_replica_in_sync(key):
+            entry.lease_until_ms = now_ms + lease_ms
+        return lease_ms
+
+    def _has_log_replica_in_sync(self, key: ReplicaKey) -> bool:
+        group = self._state.get(key.group)
+        return group is not None and any(
+            not group.replicas[member].electable
+            for member in group.sync_state_set
+            if member in group.replicas
+        )
 
     async def run(self) -> None:
         """Find members that are silent for too long, until cancelled."""

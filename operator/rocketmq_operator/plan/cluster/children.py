@@ -22,7 +22,7 @@ import base64
 from collections.abc import Mapping
 from typing import Final
 
-from controller_core.remoting.node_token import node_token
+from controller_core.remoting.nodes.token import node_token
 from rocketmq_operator.api.cluster import NODE_TIMEOUT_MS_DEFAULT, RocketMQClusterSpec
 from rocketmq_operator.api.common import Placement
 from rocketmq_operator.plan.common import names, parts

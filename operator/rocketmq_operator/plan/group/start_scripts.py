@@ -44,6 +44,6 @@ def broker_start(spec: BrokerGroupSpec) -> str:
     """Return the brokers' start script; a broker that has a successor holds a write lease."""
     run = JAVA_START
     if has_lease(spec):
-        run = OWN_GROUP + JAVA_START + lease_guard("127.0.0.1", names.COMPANION_HTTP_PORT)
+        run = OWN_GROUP + JAVA_START + lease_guard(names.LEASE_PORT)
     first = TAKE_BASH if has_lease(spec) else ""
     return f"#!/bin/sh\n{first}{_BEFORE_BROKER}{run}{_AFTER_BROKER}"

@@ -26,7 +26,7 @@ from testkit.raft.groups import GroupsDriver, ids_of
 WITHIN_S = 60.0
 
 
-class Broker(FakeBroker):
+class AllAckBroker(FakeBroker):
     """A broker whose acknowledgement needs every member of the set; it tells the end of its log."""
 
     def __init__(self, one: OneNode) -> None:
@@ -40,7 +40,7 @@ class Broker(FakeBroker):
         return super()._on_request(connection, request)
 
 
-class LogReplica(FakeBroker):
+class DetachingReplica(FakeBroker):
     """A log replica that detaches when it is asked to."""
 
     def __init__(self, one: OneNode) -> None:
@@ -58,7 +58,7 @@ class LogReplica(FakeBroker):
 @asynccontextmanager
 async def replaced(one: OneNode, *, is_mute: bool = False) -> AsyncIterator[tuple[FakeBroker, Group]]:
     """Kill the master of two brokers and a log replica; yield its successor, and the group with it."""
-    async with Broker(one) as old, Broker(one) as new, LogReplica(one) as replica:
+    async with AllAckBroker(one) as old, AllAckBroker(one) as new, DetachingReplica(one) as replica:
         replica.is_mute = is_mute
         await old.elect()
         await old.alter((1, 2, 3), set_epoch=1)

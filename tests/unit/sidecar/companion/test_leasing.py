@@ -17,9 +17,9 @@ from ha_sidecar.companion import leasing
 from ha_sidecar.companion.config import CompanionConfig, from_texts
 from ha_sidecar.companion.leasing import Leasing
 from ha_sidecar.decisions.write_lease import MasterMark
+from testkit.processes.ports import free_port
 
 WAIT_S = 30.0
-LEASE = {"lease": True, "lease_ms": 600, "http": ("127.0.0.1", 1)}
 
 
 @pytest.fixture(autouse=True)
@@ -28,28 +28,45 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leasing, "GROUP_S", 0.05)
 
 
-class Guard:
-    """What a guard reads: the newest line, and all of them."""
+def uptime_cs() -> int:
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * 100)
 
-    def __init__(self, made: Leasing) -> None:
+
+class Guard:
+    """Asks as a guard does, and keeps the answers."""
+
+    def __init__(self, made: Leasing, port: int) -> None:
         self.made = made
+        self.port = port
         self.lines: list[str] = []
         self._task: asyncio.Task[None] | None = None
 
-    def connect(self, was: str = "") -> None:
-        """Begin to read, instead of an earlier connection."""
-        self.close()
+    async def connect(self, was: str = "") -> None:
+        """Begin to ask, instead of over an earlier connection."""
+        await self.close()
         self.lines.clear()
-        self._task = asyncio.create_task(self._read(was))
+        self._task = asyncio.create_task(self._ask(was))
 
-    async def _read(self, was: str) -> None:
-        async for line in self.made.lines({"was": was}):
-            self.lines.append(line)
+    async def _ask(self, was: str) -> None:
+        reader = writer = None
+        while reader is None or writer is None:
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            except ConnectionError:
+                await asyncio.sleep(0.01)
+        try:
+            while True:
+                writer.write(f"{uptime_cs()} {was}\n".encode())
+                self.lines.append((await reader.readline()).decode().strip())
+                await asyncio.sleep(0.02)
+        finally:
+            writer.close()
 
-    def close(self) -> None:
-        """Read no more."""
+    async def close(self) -> None:
+        """Ask no more."""
         if self._task is not None:
             self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
     async def wait(self, holds: Callable[[str], bool]) -> str:
         """Wait for a new line that is as wanted."""
@@ -68,12 +85,12 @@ async def guarded(config: CompanionConfig) -> AsyncIterator[tuple[Guard, EventLo
     controllers.start()
     made = Leasing(config, controllers, events)
     task = asyncio.create_task(made.run())
-    guard = Guard(made)
-    guard.connect()
+    guard = Guard(made, config.lease_port)
+    await guard.connect()
     try:
         yield guard, events
     finally:
-        guard.close()
+        await guard.close()
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
@@ -83,7 +100,7 @@ async def guarded(config: CompanionConfig) -> AsyncIterator[tuple[Guard, EventLo
 def is_lease(line: str) -> bool:
     """Whether the lease has not run out."""
     word, _, rest = line.partition(" ")
-    return word == "until" and int(rest.split()[0]) * 10 > time.clock_gettime(time.CLOCK_BOOTTIME) * 1_000
+    return word == "until" and int(rest.split()[0]) > uptime_cs()
 
 
 def is_replaced(line: str) -> bool:
@@ -93,7 +110,7 @@ def is_replaced(line: str) -> bool:
 def silent(made: Leasing) -> None:
     """Let no controller answer, as behind a cut wire."""
 
-    async def nothing(_address: str, _mark: MasterMark) -> None:
+    async def nothing(address: str, mark: MasterMark) -> None:
         await asyncio.sleep(0)
 
     made._ask_lease = nothing  # type: ignore[method-assign]  # the wire's work
@@ -101,7 +118,7 @@ def silent(made: Leasing) -> None:
 
 async def test_a_master_has_a_lease_that_its_controller_prolongs(answering_group: Any) -> None:
     master = await answering_group.add()
-    async with guarded(answering_group.config(master, **LEASE)) as (guard, events):
+    async with guarded(answering_group.config(master, lease_port=free_port())) as (guard, events):
         first = await guard.wait(is_lease)
         mark = f"{master.broker_id}.{master.epoch}"
         assert first.split()[2] == mark
@@ -113,7 +130,7 @@ async def test_a_master_has_a_lease_that_its_controller_prolongs(answering_group
 async def test_a_slave_is_free(answering_group: Any) -> None:
     await answering_group.add()
     slave = await answering_group.add()
-    async with guarded(answering_group.config(slave, **LEASE)) as (guard, _):
+    async with guarded(answering_group.config(slave, lease_port=free_port())) as (guard, _):
         for _ in range(3):
             assert await guard.wait(bool) == "free"
 
@@ -122,7 +139,7 @@ async def test_a_lease_runs_out_in_silence_and_comes_back_with_the_controllers(
     answering_group: Any,
 ) -> None:
     master = await answering_group.add()
-    async with guarded(answering_group.config(master, **LEASE)) as (guard, events):
+    async with guarded(answering_group.config(master, lease_port=free_port())) as (guard, events):
         await guard.wait(is_lease)
         ask = guard.made._ask_lease
         silent(guard.made)
@@ -141,7 +158,7 @@ async def test_a_broker_that_another_one_replaced_is_told_so_until_it_is_a_slave
 ) -> None:
     await answering_group.add()
     believer = await answering_group.add()
-    async with guarded(answering_group.config(believer, **LEASE)) as (guard, _):
+    async with guarded(answering_group.config(believer, lease_port=free_port())) as (guard, _):
         await guard.wait(lambda line: line == "free")
         believer.is_master, believer.epoch = True, 0
         await guard.wait(is_replaced)
@@ -153,26 +170,45 @@ async def test_a_new_companion_of_a_broker_that_stands_still_waits_for_the_contr
     answering_group: Any,
 ) -> None:
     master, slave = await answering_group.add(), await answering_group.add()
-    async with guarded(answering_group.config(slave, **LEASE)) as (guard, _):
+    async with guarded(answering_group.config(slave, lease_port=free_port())) as (guard, _):
         guard.made._broker.address = ("127.0.0.1", 1)  # type: ignore[misc]  # a stopped broker does not answer
         guard.made._broker.close()
-        guard.connect(was=f"{master.broker_id}.{master.epoch}")
+        await guard.connect(was=f"{master.broker_id}.{master.epoch}")
         await guard.wait(is_lease)
-        guard.connect(was=f"{slave.broker_id}.0")
+        await guard.connect(was=f"{slave.broker_id}.0")
         await guard.wait(is_replaced)
 
 
 async def test_a_broker_that_the_controllers_take_for_dead_is_given_up(answering_group: Any) -> None:
     master = await answering_group.add()
-    async with guarded(answering_group.config(master, **LEASE)) as (guard, _):
+    async with guarded(answering_group.config(master, lease_port=free_port())) as (guard, _):
         await guard.wait(is_lease)
         await master.fall_silent()
         answering_group.node.heartbeats.table.remove(ReplicaKey("c1", "b1", master.broker_id))
         await guard.wait(is_replaced)
 
 
+async def test_the_clock_of_a_guard_need_not_be_ours(answering_group: Any) -> None:
+    master = await answering_group.add()
+    port = free_port()
+    async with guarded(answering_group.config(master, lease_port=port)) as (guard, _):
+        await guard.wait(is_lease)
+        await guard.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        line = ""
+        async with asyncio.timeout(WAIT_S):
+            while not line.startswith("until "):
+                writer.write(b"777\n")
+                line = (await reader.readline()).decode()
+        assert 777 <= int(line.split()[1]) <= 777 + 6_000
+        writer.write(b"rubbish\n")
+        assert await reader.readline() == b""
+        writer.close()
+        await writer.wait_closed()
+
+
 @pytest.mark.parametrize(
-    ("given", "problem"), [({"lease_ms": "0"}, "above 0"), ({"lease": "yes"}, "true or false")]
+    ("given", "problem"), [({"lease_ms": "0"}, "above 0"), ({"lease_port": "65536"}, "0 to 65535")]
 )
 def test_settings_that_are_refused(given: dict[str, str], problem: str) -> None:
     least = {"cluster": "c", "group": "g", "broker": "h:1", "controllers": "h:2", "http": "h:3"}

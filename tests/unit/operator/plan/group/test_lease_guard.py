@@ -27,6 +27,8 @@ class GuardedBroker:
     def __init__(self, script: Path, port: int) -> None:
         self.port = port
         self.asked: asyncio.Queue[str] = asyncio.Queue()
+        self.times: list[int] = []
+        self.answer = "wait"
         self._script = script
         self._writers: list[asyncio.StreamWriter] = []
         self._server: asyncio.Server | None = None
@@ -35,7 +37,7 @@ class GuardedBroker:
     async def start(self) -> None:
         """Start the guard and its broker."""
         body = f"stop() {{ kill -TERM -- -$!; }}\n{OWN_GROUP}bash -c '{LOOP}' &\necho $!\n"
-        self._script.write_text(f"set -eu\n{body}{lease_guard('127.0.0.1', self.port)}")
+        self._script.write_text(f"set -eu\n{body}{lease_guard(self.port)}")
         self._guard = await asyncio.create_subprocess_exec(
             "bash", str(self._script), stdout=asyncio.subprocess.PIPE, start_new_session=True
         )
@@ -43,19 +45,24 @@ class GuardedBroker:
         self.broker = int(await self._guard.stdout.readline())
 
     async def serve(self) -> str:
-        """Be the companion; return the path that the guard asks for."""
+        """Be the companion; return the mark that the guard tells with its first question."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
         return await self.asked.get()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        request = (await reader.readuntil(b"\r\n\r\n")).decode()
-        writer.write(b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\n")
         self._writers.append(writer)
-        self.asked.put_nowait(request.split()[1])
+        is_first = True
+        while question := await reader.readline():
+            time_cs, _, mark = question.decode().rstrip("\n").partition(" ")
+            self.times.append(int(time_cs))
+            if is_first:
+                self.asked.put_nowait(mark)
+                is_first = False
+            writer.write(self.answer.encode() + b"\n")
 
     def say(self, line: str) -> None:
-        """Write a line to the guard."""
-        self._writers[-1].write(line.encode() + b"\n")
+        """Answer so from now on."""
+        self.answer = line
 
     async def go_away(self) -> None:
         """End as a companion does: close the connection and the port."""
@@ -114,7 +121,7 @@ async def test_a_broker_runs_while_its_companion_is_not_there_yet_and_while_it_i
     guarded: GuardedBroker,
 ) -> None:
     assert guarded.state == RUNS
-    assert await guarded.serve() == "/v1/lease?was="
+    assert await guarded.serve() == ""
     guarded.say("free")
     await asyncio.sleep(0.2)
     assert guarded.state == RUNS
@@ -149,17 +156,17 @@ async def test_a_lease_runs_out_when_the_companion_has_ended_and_the_next_one_le
     await asyncio.sleep(0.1)
     await guarded.go_away()
     await guarded.wait(STOPPED)
-    assert await guarded.serve() == "/v1/lease?was=7.21"
+    assert await guarded.serve() == "7.21"
     guarded.say(f"until {uptime_cs(5)} 7.21")
     await guarded.wait(RUNS)
 
 
 async def test_a_broker_that_was_replaced_ends_only_if_it_stands_still(guarded: GuardedBroker) -> None:
     await guarded.serve()
-    guarded.say(f"until {uptime_cs(0.5)} 1.2")
     guarded.say("replaced 1.2")
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0.3)
     assert guarded.state == RUNS, "it learns from the controllers that it is replaced"
+    guarded.say(f"until {uptime_cs(-1)} 1.2")
     await guarded.wait(STOPPED)
     guarded.say("replaced 1.2")
     await guarded.wait(ENDED)
@@ -176,6 +183,7 @@ async def test_a_broker_that_stands_still_ends_with_its_pod(guarded: GuardedBrok
 
 
 async def test_a_broker_that_runs_is_asked_to_stop_with_its_pod(guarded: GuardedBroker) -> None:
+    await guarded.serve()
     guarded.end_pod()
     await guarded.wait(ENDED)
     assert await guarded.end() == 0
@@ -185,5 +193,13 @@ async def test_lines_that_are_no_lease_change_nothing(guarded: GuardedBroker) ->
     await guarded.serve()
     for line in ("", "until", "until soon 1.2", "nonsense 1 2", "replaced 1.2"):
         guarded.say(line)
-    await asyncio.sleep(0.4)
-    assert guarded.state == RUNS
+        await asyncio.sleep(0.15)
+        assert guarded.state == RUNS
+
+
+async def test_a_guard_asks_with_its_own_clock(guarded: GuardedBroker) -> None:
+    before = uptime_cs()
+    await guarded.serve()
+    await asyncio.sleep(0.3)
+    assert len(guarded.times) > 1
+    assert before - 1 <= min(guarded.times) <= max(guarded.times) <= uptime_cs()
