@@ -27,6 +27,7 @@ from controller_core.channel.memory import MemoryBudget
 from controller_core.channel.places import Places, PortPlace
 from controller_core.channel.turns import Turns
 from controller_core.remoting.frame import ANY_FRAMES, FrameBounds
+from controller_core.remoting.signing import Sign
 
 BACKLOG_MAX: Final = 1_024
 """Connections that the kernel may hold before they are accepted: all brokers of a fleet may return at
@@ -81,6 +82,7 @@ async def connect(
     on_request: RequestHandler = refuse,
     unsent_bytes_max: int = UNSENT_BYTES_MAX,
     client_ssl: ssl.SSLContext | None = None,
+    sign: Sign | None = None,
 ) -> Connection:
     """Dial a peer and return the connection.
 
@@ -91,6 +93,7 @@ async def connect(
         on_request: handler of the peer's own requests; by default each is answered with code 3.
         unsent_bytes_max: bytes that may wait for the peer before it is cut off.
         client_ssl: TLS; None for plain TCP.
+        sign: signs our requests; None for a peer without access control.
 
     Raises:
         PortClosedError: no process listens there.
@@ -108,6 +111,7 @@ async def connect(
         raise PortClosedError(f"{host}:{port}: {error}") from error
     except OSError as error:
         raise ConnectError(f"{host}:{port}: {error}") from error
+    connection.sign = sign
     return connection
 
 

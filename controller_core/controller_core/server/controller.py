@@ -16,7 +16,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 
+from controller_core.channel.request_signer import RequestSigner
 from controller_core.groups.history import EventKind
 from controller_core.groups.keys import GroupKey, ReplicaKey
 from controller_core.groups.replies import Outcome
@@ -105,6 +107,7 @@ class Controller:
             may_notify=lambda: config.settings.notify_role_changed,
             dial_at=self._direct_address,
             broker_ssl=None if tls is None else context_of(tls.broker_client),
+            sign=RequestSigner(Path(settings.credentials_path)) if settings.credentials_path else None,
         )
         self._first_elections = self._make_first_elections()
         self.leader_elections = self._make_leader_elections()

@@ -31,6 +31,7 @@ from controller_core.channel.errors import ChannelError
 from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.replies import RoleNotice
 from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.signing import Sign
 from controller_core.server.logs import bind
 from controller_core.server.notices.role_notice import role_notice_frame
 
@@ -65,6 +66,7 @@ class Notifier:
         on_sent: Callable[[RoleNotice], None],
         dial_at: Callable[[str], str] = str,
         broker_ssl: ssl.SSLContext | None = None,
+        sign: Sign | None = None,
     ) -> None:
         """Start without a connection.
 
@@ -72,9 +74,11 @@ class Notifier:
             on_sent: called with each notice when it was first written to its broker's socket.
             dial_at: returns the address at which to reach the broker that announced an address.
             broker_ssl: with it, connections to brokers use TLS.
+            sign: signs notices and questions, for brokers with access control.
         """
         self._dial_at = dial_at
         self._broker_ssl = broker_ssl
+        self._sign = sign
         self._on_sent = on_sent
         self._deliveries: dict[str, _Delivery] = {}
         self._by_member: dict[ReplicaKey, _Delivery] = {}
@@ -209,7 +213,9 @@ class Notifier:
         self.forget(address)  # it is closed, or leads to another broker
         dialled = self._dial_at(address)
         host, _, port = dialled.rpartition(":")
-        connection = await connect(host.strip("[]"), int(port), DIAL_TIMEOUT_S, client_ssl=self._broker_ssl)
+        connection = await connect(
+            host.strip("[]"), int(port), DIAL_TIMEOUT_S, client_ssl=self._broker_ssl, sign=self._sign
+        )
         connection.label = dialled
         if self._is_connected(address):
             connection.close()  # a concurrent dial was quicker

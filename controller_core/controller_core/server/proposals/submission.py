@@ -11,6 +11,7 @@ from controller_core.groups.commands import AnyCommand, ElectMaster
 from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.replies import Outcome
 from controller_core.groups.state import GroupsState
+from controller_core.remoting.signing import Sign
 from controller_core.server.clock import Clock
 from controller_core.server.common.metrics import Metrics
 from controller_core.server.notices.notice_order import RoleChanges
@@ -46,11 +47,12 @@ class CommandSubmitter:
         may_notify: Callable[[], bool],
         dial_at: Callable[[str], str] = str,
         broker_ssl: ssl.SSLContext | None = None,
+        sign: Sign | None = None,
     ) -> None:
         self._proposer = CommandProposer(node, metrics)
         self._recorder = FailoverTimesRecorder(clock, self._proposer.propose)
         self._watched = self._recorder.watched
-        self.notifier = Notifier(self._recorder.notice_sent, dial_at, broker_ssl)
+        self.notifier = Notifier(self._recorder.notice_sent, dial_at, broker_ssl, sign)
         self.changes = RoleChanges(self.notifier)
         self.guards = WriteGuards(
             state=state,
