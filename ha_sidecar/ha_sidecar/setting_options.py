@@ -27,6 +27,7 @@ _BY_KEY: Final = {
     "group": "NAME",
     "advertise": "HOST:PORT",
     "broker_id": "ID",
+    "credentials": "DIR",
     "hold_port": "PORT",
     "ha_ports": "PORT[,...]",
     "fence_stop_command": "COMMAND",

@@ -45,6 +45,7 @@ from ha_sidecar.companion.leaving import EndMethod, leave
 from ha_sidecar.companion.metadata_watch import MetadataWatch
 from ha_sidecar.companion.metrics import CompanionMetrics, CompanionState
 from ha_sidecar.companion.revive_watch import ReviveWatch
+from ha_sidecar.companion.user_watch import UserWatch
 from ha_sidecar.companion.warming import warm
 from ha_sidecar.decisions.broker_facts import (
     BrokerFacts,
@@ -71,7 +72,7 @@ class Companion:
         self._config: Final = config
         self._events: Final = EventLog(config.cluster, config.group, config.namespace, "companion")
         self._controllers: Final = Controllers(config.controllers)
-        self._broker: Final = Asker(config.broker)
+        self._broker: Final = Asker(config.broker, config.credentials)
         self._master: Asker | None = None
         self._broker_facts: BrokerFacts | None = None
         self._refusals: Final = RefusalLog(_log)
@@ -96,6 +97,11 @@ class Companion:
                 lambda: self._group_facts,
                 debt_store(config),
             )
+        self._users: UserWatch | None = None
+        if config.keep_users:
+            self._users = UserWatch(
+                config, self._events, lambda: self._broker_facts, lambda: self._group_facts
+            )
         self._hold: ClientHold | None = None
         self._room: Final = HoldPort(config.hold_port)
         self._fencing: Final = Fencing(config, self._controllers, self._events) if config.fence else None
@@ -105,7 +111,7 @@ class Companion:
         metrics = CompanionMetrics(self._config.cluster, self._config.group, self._known)
         http = HttpServer(
             metrics.text,
-            lambda: readiness(self._identified(), self._group_facts, self._refusals.words(BROKER)),
+            self._readiness,
             self._events,
             {"/v1/handover": self._hand_over, "/v1/leave": self._leave, "/v1/settle": self._settle},
             self._status,
@@ -119,13 +125,17 @@ class Companion:
                 works.append(self._fencing.run())
             if self._revive is not None:
                 works.append(self._revive.run())
+            if self._users is not None:
+                works.append(self._users.run())
             if self._config.hold_ms:
                 self._hold = ClientHold(
                     self._config.broker,
                     self._config.hold_ms,
                     self._group_of_master,
                     self._events,
-                    lambda before, on_successor: is_settled(before, self._group_now, on_successor),
+                    lambda before, on_successor: is_settled(
+                        before, self._group_now, on_successor, self._config.credentials
+                    ),
                     self._room,
                 )
                 works.append(self._hold.run())
@@ -160,7 +170,9 @@ class Companion:
         config = self._config
         if self._is_warm or config.broker_ha is None:
             return
-        self._is_warm = broker.is_master or await warm(config.broker, config.broker_ha, config.cluster)
+        self._is_warm = broker.is_master or await warm(
+            config.broker, config.broker_ha, config.cluster, config.credentials
+        )
 
     async def _watch_group(self) -> None:
         while True:
@@ -197,6 +209,11 @@ class Companion:
             return None
         return group
 
+    def _readiness(self) -> tuple[bool, str]:
+        ready, why = readiness(self._identified(), self._group_facts, self._refusals.words(BROKER))
+        hindrance = "" if self._users is None else self._users.hindrance()
+        return (False, f"{hindrance}; {why}") if ready and hindrance else (ready, why)
+
     def _status(self) -> dict[str, Any]:
         """Return the known facts as one JSON object; null for the unknown ones."""
         broker, missing = self._identified(), self._metadata.missing()
@@ -208,6 +225,7 @@ class Companion:
             "fence": None if self._fencing is None else self._fencing.is_closed,
             "metadata_in_sync": None if missing is None else not missing,
             "metadata_missing": missing,
+            "users_in_sync": None if self._users is None else self._users.in_sync,
         }
 
     async def _pause(self) -> None:
@@ -222,7 +240,7 @@ class Companion:
         if self._master is None or self._master.address != address:
             if self._master is not None:
                 self._master.close()
-            self._master = Asker(address)
+            self._master = Asker(address, self._config.credentials)
         try:
             answer = await self._master.ask(RequestCode.GET_BROKER_EPOCH_CACHE)
             self._refusals.answered(MASTER)
@@ -306,6 +324,7 @@ class Companion:
             None if self._revive is None else self._revive.is_owed,
             None if self._hold is None else self._hold.oneways,
             None if self._hold is None else self._hold.oneways_lost,
+            None if self._users is None else self._users.in_sync,
         )
 
     def _identified(self) -> BrokerFacts | None:
