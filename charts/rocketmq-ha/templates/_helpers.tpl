@@ -79,7 +79,7 @@ The operator's permissions in the namespaces that it watches: exactly those that
 - apiGroups: [""]
   resources: [services]
   verbs: [get, list, watch, create, patch, delete]
-# The token of a cluster's controllers, by its name: without `list` the operator cannot discover other Secrets.
+# Token and broker credentials of a cluster, by their names: without `list` the operator cannot discover other Secrets.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, create, patch]

@@ -6,6 +6,7 @@ Every failure is an `AskError`; one with a code is a refusal: the peer is alive,
 
 from typing import Final
 
+from controller_core.access.signing import Sign
 from controller_core.channel.connection import Connection
 from controller_core.channel.endpoints import connect
 from controller_core.channel.errors import ChannelError
@@ -13,7 +14,6 @@ from controller_core.channel.refusals import refusal
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.header import Header
-from controller_core.remoting.signing import Sign
 
 CONNECT_TIMEOUT_S: Final = 1.0
 CALL_TIMEOUT_S: Final = 1.5

@@ -35,6 +35,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
+from controller_core.access.signing import Sign
 from controller_core.channel.deadlines import ConnectionProgress, ProgressDeadlines
 from controller_core.channel.errors import CallTimeoutError, ConnectionClosedError
 from controller_core.channel.log_rate import LogRate
@@ -45,7 +46,6 @@ from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, failure
 from controller_core.remoting.errors import FrameError, RemotingProtocolError, RemotingUsageError
 from controller_core.remoting.frame import ANY_FRAMES, FrameBounds, FrameDecoder, PreparedAnswer, encode
-from controller_core.remoting.signing import Sign
 
 UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes that may wait for one peer; four of the largest frames."""

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from controller_core import limits
+from controller_core.access.signing import Sign
 from controller_core.channel.connection import UNSENT_BYTES_MAX, Connection, RequestHandler, refuse
 from controller_core.channel.deadlines import LOOK_S, ProgressDeadlines
 from controller_core.channel.errors import (
@@ -27,7 +28,6 @@ from controller_core.channel.memory import MemoryBudget
 from controller_core.channel.places import Places, PortPlace
 from controller_core.channel.turns import Turns
 from controller_core.remoting.frame import ANY_FRAMES, FrameBounds
-from controller_core.remoting.signing import Sign
 
 BACKLOG_MAX: Final = 1_024
 """Connections that the kernel may hold before they are accepted: all brokers of a fleet may return at

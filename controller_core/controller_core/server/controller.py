@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from controller_core.channel.request_signer import RequestSigner
+from controller_core.access.request_signer import RequestSigner
 from controller_core.groups.history import EventKind
 from controller_core.groups.keys import GroupKey, ReplicaKey
 from controller_core.groups.replies import Outcome

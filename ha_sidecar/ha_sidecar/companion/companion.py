@@ -45,7 +45,6 @@ from ha_sidecar.companion.leaving import EndMethod, leave
 from ha_sidecar.companion.metadata_watch import MetadataWatch
 from ha_sidecar.companion.metrics import CompanionMetrics, CompanionState
 from ha_sidecar.companion.revive_watch import ReviveWatch
-from ha_sidecar.companion.user_watch import UserWatch
 from ha_sidecar.companion.warming import warm
 from ha_sidecar.decisions.broker_facts import (
     BrokerFacts,
@@ -56,6 +55,7 @@ from ha_sidecar.decisions.broker_facts import (
     with_controller_id,
 )
 from ha_sidecar.decisions.replication_history import ReplicationHistory
+from ha_sidecar.users.watch import UserWatch
 
 BROKER_FORGET_S: Final = 3.0
 BROKER: Final = "the broker"
@@ -98,9 +98,13 @@ class Companion:
                 debt_store(config),
             )
         self._users: UserWatch | None = None
-        if config.keep_users:
+        if config.keep_users and config.credentials is not None:
             self._users = UserWatch(
-                config, self._events, lambda: self._broker_facts, lambda: self._group_facts
+                config.broker,
+                config.credentials,
+                self._events,
+                lambda: self._broker_facts,
+                lambda: self._group_facts,
             )
         self._hold: ClientHold | None = None
         self._room: Final = HoldPort(config.hold_port)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controller_core.channel.request_signer import RequestSigner
+from controller_core.access.request_signer import RequestSigner
 from ha_sidecar.address import PORT_MAX, HostPort
 from ha_sidecar.common.options import address, addresses, build_settings, number, require
 
@@ -49,7 +49,7 @@ class CompanionConfig:
         credentials: directory with the files `username` and `password` of a super user of the brokers, which
             signs the requests to them. None, or without the files: requests are not signed.
         keep_users: whether a slave gets the users and rights of its master, and is not ready before
-            (see `user_watch`); needs `credentials`.
+            (see `users.watch`); needs `credentials`.
         state: the companion's own folder, where the POP checkpoints that it owes outlive its process; the
             command `handover` uses it too. None: the debt ends with the process.
         deadline_s: a handover that is not done by then gives up; stay below the pod's termination grace

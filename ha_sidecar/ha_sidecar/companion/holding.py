@@ -40,12 +40,12 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from controller_core.access.signing import Sign
 from controller_core.channel.asking import Asker, AskError
 from controller_core.channel.refusals import RefusalLog
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
-from controller_core.remoting.signing import Sign
 from ha_sidecar.address import HostPort
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.companion.held_clients import WAKES_MAX, HeldClients

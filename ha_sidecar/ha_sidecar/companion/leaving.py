@@ -29,10 +29,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from controller_core.access.signing import Sign
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
-from controller_core.remoting.signing import Sign
 from ha_sidecar.address import AddressError, host_port
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.questions import ask_broker, ask_group

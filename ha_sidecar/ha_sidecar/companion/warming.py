@@ -25,10 +25,10 @@ import json
 import logging
 from typing import Final
 
+from controller_core.access.signing import Sign
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.client_headers import SendMessageRequestHeaderV2
 from controller_core.remoting.codes import RequestCode
-from controller_core.remoting.signing import Sign
 from ha_sidecar.address import HostPort
 from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.slave import NOBODY_ID

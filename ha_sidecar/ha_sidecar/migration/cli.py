@@ -14,8 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from controller_core.access.request_signer import RequestSigner
 from controller_core.channel.asking import AskError
-from controller_core.channel.request_signer import RequestSigner
 from controller_core.command_line.output import add_output, show
 from controller_core.command_line.values import HOSTS, NAMES, SEMICOLONS, hosts, names
 from controller_core.remoting.errors import RemotingProtocolError

@@ -11,10 +11,10 @@ Source: AdminBrokerProcessor.updateBrokerConfig, DefaultRequestProcessor.java of
 from collections.abc import Sequence
 from enum import IntEnum
 
+from controller_core.access.signing import Sign
 from controller_core.channel.asking import Asker
 from controller_core.remoting.client_headers import WritePermOfBrokerRequestHeader
 from controller_core.remoting.codes import RequestCode
-from controller_core.remoting.signing import Sign
 from ha_sidecar.address import host_port
 
 

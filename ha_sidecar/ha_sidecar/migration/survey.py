@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from controller_core.access.signing import Sign
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.client_headers import GetOffsetRequestHeader, GetOffsetResponseHeader
 from controller_core.remoting.codes import RequestCode
@@ -22,7 +23,6 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.header import Header
 from controller_core.remoting.routes import KVTable
-from controller_core.remoting.signing import Sign
 from ha_sidecar.address import host_port
 from ha_sidecar.common import metadata
 from ha_sidecar.decisions.broker_facts import settings

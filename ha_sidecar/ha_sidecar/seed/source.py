@@ -25,12 +25,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from controller_core.access.signing import Sign
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
 from controller_core.remoting.numbers import BrokerId
-from controller_core.remoting.signing import Sign
 from ha_sidecar.address import AddressError, HostPort, host_port
 from ha_sidecar.common import metadata
 from ha_sidecar.common.controllers import Controllers

@@ -1,6 +1,8 @@
 """RocketMQCluster: name servers, controllers and proxies that broker groups of a namespace share."""
 
-from typing import Annotated, ClassVar
+import re
+from enum import StrEnum
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
@@ -10,13 +12,48 @@ from rocketmq_operator.api.conditions import Conditions
 from rocketmq_operator.api.listeners import Listeners, ListenerStatuses
 from rocketmq_operator.api.pods.jvm import Jvm
 from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
-from rocketmq_operator.api.proxy import Proxy
+from rocketmq_operator.api.proxy import Proxy, ProxyMode
 
 VERSION_DEFAULT = "5.5.0"
 IMAGE_LENGTH_MAX = 512
 Image = Annotated[str, Field(min_length=1, max_length=IMAGE_LENGTH_MAX)]
 Version = Annotated[str, Field(max_length=32, pattern=r"^5\.[0-9]+\.[0-9]+$")]
 CONTROLLER_COUNTS = (1, 3, 5)
+VERSION_PATTERN: Final = "^5[.]([3-9]|[1-9][0-9]+)[.]"
+"""Versions of RocketMQ that have users (ACL 2.0): since 5.3.0. Source: RocketMQ 5.5.0 AuthConfig.java."""
+
+
+class AuthenticationType(StrEnum):
+    """How brokers know a client."""
+
+    NONE = "None"
+    """Not at all."""
+    SIGNATURE = "Signature"
+    """Each request carries a user's name and a signature made with the user's password."""
+
+
+class AuthorizationType(StrEnum):
+    """How brokers decide what a client may do."""
+
+    NONE = "None"
+    """Every known user may do everything."""
+    SIMPLE = "Simple"
+    """A user may do what its rights allow; a super user everything."""
+
+
+class Authentication(SpecModel):
+    """How brokers know a client."""
+
+    type: AuthenticationType = AuthenticationType.NONE
+    """None, or Signature: brokers refuse requests without a user's signature. The operator makes a super user
+    for itself, for controllers, brokers and log replicas, in the Secret <cluster>-broker-credentials."""
+
+
+class Authorization(SpecModel):
+    """How brokers decide what a client may do."""
+
+    type: AuthorizationType = AuthorizationType.NONE
+    """None, or Simple: a user may do what its rights allow. Needs authentication."""
 
 
 class NameServersSpec(SpecModel):
@@ -74,8 +111,45 @@ class Images(SpecModel):
     """Log replicas; has the command ha-sidecar."""
 
 
+_RIGHTS_NEED_USERS = Rule(
+    name="RightsWithoutUsers",
+    expression="self.authorization.type == 'None' || self.authentication.type != 'None'",
+    message="'authorization.type is ' + self.authorization.type + ' with authentication.type ' + "
+    "self.authentication.type + ': rights belong to users; set authentication.type to Signature'",
+    holds=lambda spec: not spec.has_rights or spec.has_users,
+    problem=lambda spec: (
+        f"authorization.type is {spec.authorization.type} with authentication.type "
+        f"{spec.authentication.type}: rights belong to users; set authentication.type to Signature"
+    ),
+)
+_USERS_NEED_VERSION = Rule(
+    name="VersionWithoutUsers",
+    expression=f"self.authentication.type == 'None' || self.version.matches('{VERSION_PATTERN}')",
+    message="'authentication.type is ' + self.authentication.type + ' with version ' + self.version + "
+    "': RocketMQ has users since 5.3.0'",
+    holds=lambda spec: not spec.has_users or re.match(VERSION_PATTERN, spec.version) is not None,
+    problem=lambda spec: (
+        f"authentication.type is {spec.authentication.type} with version {spec.version}: "
+        "RocketMQ has users since 5.3.0"
+    ),
+)
+_USERS_WITHOUT_PROXY = Rule(
+    name="ProxyWithUsers",
+    expression="self.authentication.type == 'None' || self.proxy.mode == 'None'",
+    message="'authentication.type is ' + self.authentication.type + ' with proxy.mode ' + self.proxy.mode + "
+    "': the operator does not give proxies credentials yet; set proxy.mode to None'",
+    holds=lambda spec: not spec.has_users or spec.proxy.mode is ProxyMode.NONE,
+    problem=lambda spec: (
+        f"authentication.type is {spec.authentication.type} with proxy.mode {spec.proxy.mode}: "
+        "the operator does not give proxies credentials yet; set proxy.mode to None"
+    ),
+)
+
+
 class RocketMQClusterSpec(SpecModel):
     """What a person asks of a cluster."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (_RIGHTS_NEED_USERS, _USERS_NEED_VERSION, _USERS_WITHOUT_PROXY)
 
     version: Version = VERSION_DEFAULT
     """Version of RocketMQ."""
@@ -89,8 +163,22 @@ class RocketMQClusterSpec(SpecModel):
     """Who speaks gRPC with clients."""
     listeners: Listeners = ()
     """How clients outside the network of the pods reach the brokers; clients inside need none."""
+    authentication: Authentication = Authentication()
+    """How brokers know a client."""
+    authorization: Authorization = Authorization()
+    """How brokers decide what a client may do."""
     paused: bool = False
     """Whether the operator only looks and reports, and changes nothing."""
+
+    @property
+    def has_users(self) -> bool:
+        """Whether brokers refuse requests without a user's signature."""
+        return self.authentication.type is not AuthenticationType.NONE
+
+    @property
+    def has_rights(self) -> bool:
+        """Whether brokers look at the rights of a user."""
+        return self.authorization.type is not AuthorizationType.NONE
 
     @property
     def rocketmq_image(self) -> str:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controller_core.remoting.signing import Sign
+from controller_core.access.signing import Sign
 from slo_pipeline.canary.gaps import WriteGaps
 from slo_pipeline.canary.metrics import CanaryMetrics
 from slo_pipeline.canary.reader import Reader

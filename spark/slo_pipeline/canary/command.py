@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from controller_core.channel.request_signer import RequestSigner
+from controller_core.access.request_signer import RequestSigner
 from controller_core.command_line.program import MisuseError
 from controller_core.command_line.values import DURATION, HOSTS, SEMICOLONS, hosts, positive_duration
 from slo_pipeline.canary.canary import Canary, CanarySettings

@@ -10,8 +10,8 @@ first result of each operation.
 
 import asyncio
 
+from controller_core.access.signing import Sign
 from controller_core.channel import ConnectError, Connection, connect
-from controller_core.remoting.signing import Sign
 
 DIAL_S_MAX = 1.0
 RETIRED_S = 3.0

@@ -9,10 +9,10 @@ time alone.
 import asyncio
 import logging
 
+from controller_core.access.signing import Sign
 from controller_core.channel import ChannelError
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.errors import RemotingProtocolError
-from controller_core.remoting.signing import Sign
 from slo_pipeline.canary.gaps import GapState, WriteGaps
 from slo_pipeline.canary.link import Link
 from slo_pipeline.canary.metrics import CanaryMetrics

@@ -12,13 +12,13 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from controller_core.access.signing import Sign
 from controller_core.channel import ChannelError, Connection, connect
 from controller_core.remoting import lenient_json
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.routes import BrokerData, ClusterInfo, TopicRouteData
-from controller_core.remoting.signing import Sign
 from slo_pipeline.canary.requests import route_request
 
 POLL_S = 0.2

@@ -12,12 +12,12 @@ it was tried twice.
 import asyncio
 import dataclasses
 
+from controller_core.access.signing import Sign
 from controller_core.channel import CallTimeoutError, ConnectError, ConnectionClosedError
 from controller_core.remoting.client_headers import SendMessageResponseHeader
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
-from controller_core.remoting.signing import Sign
 from slo_pipeline.canary.link import Link
 from slo_pipeline.canary.metrics import CanaryMetrics
 from slo_pipeline.canary.payload import encode

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from controller_core.channel.request_signer import PASSWORD_FILE, USERNAME_FILE
-from controller_core.remoting.signing import Credentials
+from controller_core.access.request_signer import PASSWORD_FILE, USERNAME_FILE
+from controller_core.access.signing import Credentials
 
 
 def write_credentials(directory: Path, credentials: Credentials) -> Path:

@@ -25,13 +25,13 @@ import ssl
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 
+from controller_core.access.signing import Sign
 from controller_core.channel.connection import Connection
 from controller_core.channel.endpoints import connect
 from controller_core.channel.errors import ChannelError
 from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.replies import RoleNotice
 from controller_core.remoting.command import RemotingCommand
-from controller_core.remoting.signing import Sign
 from controller_core.server.logs import bind
 from controller_core.server.notices.role_notice import role_notice_frame
 

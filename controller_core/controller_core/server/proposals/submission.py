@@ -7,11 +7,11 @@ import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from controller_core.access.signing import Sign
 from controller_core.groups.commands import AnyCommand, ElectMaster
 from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.replies import Outcome
 from controller_core.groups.state import GroupsState
-from controller_core.remoting.signing import Sign
 from controller_core.server.clock import Clock
 from controller_core.server.common.metrics import Metrics
 from controller_core.server.notices.notice_order import RoleChanges

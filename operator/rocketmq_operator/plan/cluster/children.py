@@ -23,6 +23,7 @@ from typing import Final
 
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Placement
+from rocketmq_operator.plan.cluster.observed import ClusterSecrets
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.java import JAVA_RUN, java_options
 from rocketmq_operator.plan.common.objects import Json, Owner, belonging_labels, child, selector_labels
@@ -62,16 +63,36 @@ set -- -c {names.CONFIG_PATH}/namesrv.conf
 """
 
 
-def cluster_children(owner: Owner, spec: RocketMQClusterSpec, token: str, peers: int) -> tuple[Json, ...]:
+def cluster_children(
+    owner: Owner, spec: RocketMQClusterSpec, secrets: ClusterSecrets, peers: int
+) -> tuple[Json, ...]:
     """Return all children but the controllers' StatefulSet, in the order in which they are made.
 
     Args:
         owner: the RocketMQCluster.
         spec: its spec.
-        token: the token that changes of the controllers' state need; the one that exists, if there is one.
+        secrets: what its Secrets hold.
         peers: how many controllers know each other without a log.
     """
-    return (*_of_controllers(owner, token, peers), *_name_servers(owner, spec))
+    credentials = (_credentials(owner, secrets.password),) if spec.has_users else ()
+    return (
+        *credentials,
+        *_of_controllers(owner, spec, secrets.token, peers),
+        *_name_servers(owner, spec),
+    )
+
+
+def _credentials(owner: Owner, password: str) -> Json:
+    """Return the Secret of the super user; brokers make the user from it when they start."""
+    data = {names.USERNAME_KEY: _encoded(names.INNER_USER), names.PASSWORD_KEY: _encoded(password)}
+    return child(
+        owner,
+        "Secret",
+        names.credentials_secret(owner.name),
+        labels=belonging_labels(owner.name),
+        type="kubernetes.io/basic-auth",
+        data=data,
+    )
 
 
 def _encoded(text: str) -> str:
@@ -89,7 +110,7 @@ def peer(ordinal: int, host: str) -> str:
     return f"{names.controller_id(ordinal)}-{host}:{names.CONTROLLER_PORT}"
 
 
-def controller_conf(owner: Owner) -> str:
+def controller_conf(owner: Owner, spec: RocketMQClusterSpec) -> str:
     """Return the controllers' shared configuration but the peers, with RocketMQ's own keys."""
     values = {
         "controllerDLegerGroup": owner.name,
@@ -101,13 +122,15 @@ def controller_conf(owner: Owner) -> str:
         "directAddresses": "true",
         "namespace": owner.namespace,
     }
+    if spec.has_users:
+        values["credentialsPath"] = names.CREDENTIALS_PATH
     return properties(values)
 
 
-def _of_controllers(owner: Owner, token: str, peers: int) -> tuple[Json, ...]:
+def _of_controllers(owner: Owner, spec: RocketMQClusterSpec, token: str, peers: int) -> tuple[Json, ...]:
     labels = selector_labels(CONTROLLER, owner.name) | belonging_labels(owner.name)
     files = {
-        "controller.conf": controller_conf(owner),
+        "controller.conf": controller_conf(owner, spec),
         "peers": peer_list(owner, peers),
         "start.sh": _CONTROLLER_START,
     }
@@ -152,8 +175,10 @@ def controller_set(owner: Owner, spec: RocketMQClusterSpec, replicas: int, hosts
     selector = selector_labels(CONTROLLER, owner.name)
     labels = selector | belonging_labels(owner.name)
     pod = _controller_pod(spec, name, names.token_secret(owner.name), selector)
+    if spec.has_users:
+        pod = parts.with_credentials(pod, owner.name)
     pod["hostAliases"] = parts.host_aliases(hosts)
-    configuration = digest(controller_conf(owner), _CONTROLLER_START)
+    configuration = digest(controller_conf(owner, spec), _CONTROLLER_START)
     template = shaped(pod_template(labels, configuration, pod), controller_shape(spec))
     return child(
         owner,

@@ -73,7 +73,7 @@ def cluster_plan(observed: ObservedCluster) -> ResourcePlan:
     members = next_change(observed)
     peers = listed_peer_count(observed, members.replicas)
     wanted = (
-        *cluster_children(owner, spec, observed.token, peers),
+        *cluster_children(owner, spec, observed.secrets, peers),
         *proxy_children(owner, spec),
         *route_front_children(observed),
         bootstrap(observed),

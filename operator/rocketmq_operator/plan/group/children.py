@@ -21,7 +21,7 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import DeletionPolicy
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.common import names, parts
-from rocketmq_operator.plan.common.java import JAVA_RUN, java_options
+from rocketmq_operator.plan.common.java import java_options
 from rocketmq_operator.plan.common.objects import (
     BROKER,
     Json,
@@ -34,13 +34,7 @@ from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.properties import plain_settings, properties
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
 from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
-from rocketmq_operator.plan.group.companion import (
-    HELD_AFTER_S,
-    companion,
-    companion_conf,
-    leave_before_stop,
-    until_port_is_free,
-)
+from rocketmq_operator.plan.group.companion import broker_start, companion, companion_conf, leave_before_stop
 from rocketmq_operator.plan.group.seed_container import seed, seed_conf, seed_start
 
 REMOTING: Final = "remoting"
@@ -52,24 +46,6 @@ while IFS== read -r name value; do
   if [ "$name" = "$POD_NAME" ]; then address=$value; fi
 done <{names.CONFIG_PATH}/addresses
 if [ -z "$address" ]; then echo "no address for $POD_NAME yet" >&2; exit 1; fi
-"""
-_BROKER_START: Final = f"""#!/bin/sh
-# Adds to the shared configuration what only this pod knows: the address it announces and its own.
-set -eu
-{_FIND_ADDRESS}{until_port_is_free(names.BROKER_PORT)}config={names.SCRATCH_PATH}/broker.conf
-cat {names.CONFIG_PATH}/broker.conf >"$config"
-printf '\\nbrokerIP1=%s\\nbrokerIP2=%s\\n' "$address" "$POD_IP" >>"$config"
-# With a proxy inside it is mqproxy that starts the broker: `mqbroker --enable-proxy` does the same, \
-and takes fewer settings.
-if [ -e {names.CONFIG_PATH}/{CONF_FILE} ]; then
-  program=mqproxy
-  set -- -bc "$config" -pc {names.CONFIG_PATH}/{CONF_FILE}
-else
-  program=mqbroker
-  set -- -c "$config"
-fi
-{JAVA_RUN}sleep {HELD_AFTER_S}
-{until_port_is_free(names.BROKER_PORT)}exit "$code"
 """
 _REPLICA_START: Final = f"""#!/bin/sh
 set -eu
@@ -108,6 +84,7 @@ DURABILITY_KEYS: Final[Mapping[Durability, Mapping[str, str]]] = {
     Durability.QUORUM: {"allAckInSyncStateSet": "false", "inSyncReplicas": "2", "minInSyncReplicas": "2"},
     Durability.ALL_IN_SYNC: {"allAckInSyncStateSet": "true", "inSyncReplicas": "2", "minInSyncReplicas": "2"},
 }
+_AUTH_PACKAGE: Final = "org.apache.rocketmq.auth"
 
 
 def broker_selector(group: str) -> dict[str, str]:
@@ -160,6 +137,7 @@ def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpe
         "storePathCommitLog": f"{names.STORE_PATH}/store/commitlog",
         "brokerHeartbeatInterval": str(spec.failover.heartbeat_interval_ms),
         "controllerHeartBeatTimeoutMills": str(spec.failover.heartbeat_timeout_ms),
+        **_access_keys(cluster),
     }
     # Why the host: the exporter would listen at brokerIP1, which is not an address of the pod.
     metrics = {
@@ -171,7 +149,29 @@ def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpe
     return properties(dict(sorted(changeable.items())) | dict(sorted(owned.items())))
 
 
-def replica_conf(owner: Owner, spec: BrokerGroupSpec) -> str:
+def _access_keys(cluster: RocketMQClusterSpec) -> dict[str, str]:
+    """Return the keys that switch users and rights on; the result is empty for a cluster without users.
+
+    Both metadata providers are always named, because a broker without one cannot list or delete rights. The
+    start script adds the credentials that a broker signs with.
+
+    Source: RocketMQ 5.5.0 AuthConfig.java, AuthenticationFactory.java, AuthorizationFactory.java.
+    """
+    if not cluster.has_users:
+        return {}
+    return {
+        "authenticationEnabled": "true",
+        "authenticationMetadataProvider": (
+            f"{_AUTH_PACKAGE}.authentication.provider.LocalAuthenticationMetadataProvider"
+        ),
+        "authorizationEnabled": "true" if cluster.has_rights else "false",
+        "authorizationMetadataProvider": (
+            f"{_AUTH_PACKAGE}.authorization.provider.LocalAuthorizationMetadataProvider"
+        ),
+    }
+
+
+def replica_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
     """Return what all log replicas of the group share."""
     values = {
         "cluster": spec.cluster,
@@ -186,6 +186,8 @@ def replica_conf(owner: Owner, spec: BrokerGroupSpec) -> str:
         "heartbeat-interval-ms": str(spec.failover.heartbeat_interval_ms),
         "heartbeat-timeout-ms": str(spec.failover.heartbeat_timeout_ms),
     }
+    if cluster.has_users:
+        values["credentials"] = names.CREDENTIALS_PATH
     return plain_settings(values)
 
 
@@ -221,9 +223,9 @@ def fixed_children(
     data = {
         "broker.conf": broker_conf(owner, spec, cluster),
         "companion.conf": companion_conf(owner, spec, cluster),
-        "replica.conf": replica_conf(owner, spec),
-        "seed.conf": _seed_conf(owner, spec),
-        "start-broker.sh": _BROKER_START,
+        "replica.conf": replica_conf(owner, spec, cluster),
+        "seed.conf": _seed_conf(owner, spec, cluster),
+        "start-broker.sh": broker_start(_FIND_ADDRESS, has_users=cluster.has_users),
         "start-replica.sh": _REPLICA_START,
         "start-seed.sh": seed_start(_FIND_ADDRESS),
         "addresses": "".join(f"{name}={address}\n" for name, address in sorted(addresses.items())),
@@ -282,19 +284,21 @@ def broker_set(
     )
     configuration = digest(
         broker_conf(owner, spec, cluster),
-        _BROKER_START,
+        broker_start(_FIND_ADDRESS, has_users=cluster.has_users),
         companion_conf(owner, spec, cluster),
-        _seed_conf(owner, spec),
+        _seed_conf(owner, spec, cluster),
         *_proxy_file(owner, spec, cluster).values(),
     )
     pod = _pod(owner, container, parts.ROCKETMQ_USER, hosts) | {
         "initContainers": [companion(cluster, spec.resources), seed(cluster, spec.resources)]
     }
+    pod = parts.with_credentials(pod, spec.cluster) if cluster.has_users else pod
     return _stateful_set(owner, spec, owner.name, BROKER, replicas, (pod, configuration))
 
 
-def _seed_conf(owner: Owner, spec: BrokerGroupSpec) -> str:
-    return seed_conf(owner, spec, DURABILITY_KEYS[spec.durability]["minInSyncReplicas"])
+def _seed_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
+    min_in_sync = DURABILITY_KEYS[spec.durability]["minInSyncReplicas"]
+    return seed_conf(owner, spec, min_in_sync, signs=cluster.has_users)
 
 
 def log_replica_set(
@@ -318,9 +322,10 @@ def log_replica_set(
         readinessProbe=parts.http_probe("/readyz", http, period_s=1),
         volumeMounts=parts.mounts(data=True),
     )
-    configuration = digest(replica_conf(owner, spec), _REPLICA_START)
+    configuration = digest(replica_conf(owner, spec, cluster), _REPLICA_START)
     name = names.log_set(owner.name)
     pod = _pod(owner, container, parts.OUR_USER, hosts)
+    pod = parts.with_credentials(pod, spec.cluster) if cluster.has_users else pod
     return _stateful_set(owner, spec, name, "log-replica", replicas, (pod, configuration))
 
 

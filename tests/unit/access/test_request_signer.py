@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from controller_core.access import request_signer as module
+from controller_core.access.request_signer import CREDENTIAL_BYTES_MAX, RequestSigner
+from controller_core.access.signing import ACCESS_KEY, SIGNATURE, Credentials, signed
 from controller_core.channel import Connection, connect, serve
-from controller_core.channel import request_signer as module
 from controller_core.channel.asking import Asker
-from controller_core.channel.request_signer import CREDENTIAL_BYTES_MAX, RequestSigner
 from controller_core.remoting.command import RemotingCommand
-from controller_core.remoting.signing import ACCESS_KEY, SIGNATURE, Credentials, signed
 
 REQUEST = RemotingCommand.request(25, {"a": "b"}, b"x=1")
 

@@ -6,9 +6,9 @@ requests on Java 17.
 
 import pytest
 
+from controller_core.access.signing import ACCESS_KEY, SIGNATURE, Credentials, signed
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import decode_frame, encode
-from controller_core.remoting.signing import ACCESS_KEY, SIGNATURE, Credentials, signed
 
 ADMIN = Credentials("rocketmq", "12345678")
 FIELDS = {"topic": "orders", "queueId": "0", "a": "x", "Zeta": "", "AccessKex": "1", "AccessKez": "2"}

@@ -1,12 +1,12 @@
 """Sign requests with the credentials in a directory, and follow their changes.
 
 The directory has the files `username` and `password`, as a mounted Secret of type kubernetes.io/basic-auth
-has them. Kubernetes replaces both at once when the Secret changes. Each request is signed with what the files
-held within the last `LOOK_S`, so that a new password needs no restart.
+has them. Kubernetes replaces both at once when the Secret changes. The signer looks at the files every
+`LOOK_S`, so a new password takes effect without a restart.
 
 Before the files exist, requests leave unsigned. Thus a process may start before its Secret is made, and
-brokers without access control need none. Files that cannot be read later change nothing: the last credentials
-stay in use. The log tells of both, and never of a password.
+brokers without access control do not need any. Files that cannot be read later change nothing: the last
+credentials stay in use. The log tells of both, and never of a password.
 """
 
 import logging
@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from controller_core.access.signing import Credentials, signed
 from controller_core.remoting.command import RemotingCommand
-from controller_core.remoting.signing import Credentials, signed
 
 USERNAME_FILE: Final = "username"
 PASSWORD_FILE: Final = "password"  # noqa: S105 - the name of a file
@@ -43,12 +43,12 @@ class RequestSigner:
 
     @property
     def username(self) -> str:
-        """Return whose signatures these are; empty while there are no credentials."""
+        """Return the user that signs; empty before the files exist."""
         credentials = self._current()
         return "" if credentials is None else credentials.username
 
     def __call__(self, request: RemotingCommand) -> RemotingCommand:
-        """Return the request with a signature; the same request while there are no credentials."""
+        """Return the request with a signature; the same request before the files exist."""
         credentials = self._current()
         return request if credentials is None else signed(request, credentials)
 

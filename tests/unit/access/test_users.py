@@ -2,8 +2,7 @@
 
 import pytest
 
-from controller_core.remoting.errors import BodyError
-from controller_core.remoting.users import (
+from controller_core.access.users import (
     AclInfo,
     DeleteAclRequestHeader,
     PolicyEntryInfo,
@@ -11,6 +10,7 @@ from controller_core.remoting.users import (
     UserInfo,
     decode_list,
 )
+from controller_core.remoting.errors import BodyError
 
 ALICE = UserInfo("alice", "secret-1", "Normal", "enable")
 RIGHTS = AclInfo(

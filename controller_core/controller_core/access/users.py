@@ -11,9 +11,9 @@
 | 3009 | rights of one user | `AclRequestHeader` | of the answer: `AclInfo` |
 | 3010 | rights of all users | `ListAclsRequestHeader` | of the answer: a list of `AclInfo` |
 
-An update of a user keeps what is absent in the body. 3006 and 3007 do the same: they add entries, and replace
-those of an equal resource. Answers to 3004 and 3005 contain passwords in plain text. An answer without a body
-means that there is none. Code 16 is also the answer for a user that does not exist, or exists already.
+An update of a user keeps values that are absent in the body. 3006 and 3007 do the same: they add entries, and
+replace those of an equal resource. Answers to 3004 and 3005 contain passwords in plain text. An empty answer
+means an empty result. Code 16 is also the answer for a user that does not exist, or exists already.
 
 Source: rocketmq-remoting 5.5.0 CreateUserRequestHeader to ListAclsRequestHeader, UserInfo, AclInfo;
 AdminBrokerProcessor, UserConverter, AclConverter of rocketmq-broker 5.5.0; Acl.updatePolicy and

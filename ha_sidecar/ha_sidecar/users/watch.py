@@ -1,14 +1,14 @@
 """Gives a slave the users and rights of its master, before the slave counts as ready.
 
-`user_comparison` decides which requests that takes. This module asks both brokers, and sends the requests to
+`comparison` decides which requests that takes. This module asks both brokers, and sends the requests to
 the slave. A slave is not ready before it was equal to a master once since its broker answers: promoted, it
 would refuse clients that its predecessor served. A later difference is mended at the next comparison, and
-the slave stays ready. A master has no other to be compared with.
+the slave stays ready. A master is not compared.
 
 A refusal does not make the slave unready. A master that refuses has no access control yet, or other
-credentials; and what the slave itself refuses, it would refuse for ever.
+credentials; and a request that the slave itself refuses would be refused again.
 
-Events: UsersCopied with what was changed, by name.
+Events: UsersCopied, which names the changes.
 """
 
 import asyncio
@@ -16,21 +16,22 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from controller_core.channel.asking import Asker, AskError
-from controller_core.channel.refusals import RefusalLog
-from controller_core.remoting.codes import RequestCode
-from controller_core.remoting.errors import RemotingProtocolError
-from controller_core.remoting.users import (
+from controller_core.access.request_signer import RequestSigner
+from controller_core.access.users import (
     AclInfo,
     ListAclsRequestHeader,
     ListUsersRequestHeader,
     UserInfo,
     decode_list,
 )
+from controller_core.channel.asking import Asker, AskError
+from controller_core.channel.refusals import RefusalLog
+from controller_core.remoting.codes import RequestCode
+from controller_core.remoting.errors import RemotingProtocolError
+from ha_sidecar.address import HostPort
 from ha_sidecar.common.events import EventLog
-from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, other_master
-from ha_sidecar.decisions.user_comparison import UserComparison, UserRequest, UserTable
+from ha_sidecar.users.comparison import UserComparison, UserRequest, UserTable
 
 COMPARE_S: Final = 2.0
 """Between two comparisons."""
@@ -66,20 +67,29 @@ class UserWatch:
 
     def __init__(
         self,
-        config: CompanionConfig,
+        address: HostPort,
+        signer: RequestSigner,
         events: EventLog,
         broker: Callable[[], BrokerFacts | None],
         group: Callable[[], GroupFacts | None],
     ) -> None:
-        """Take the settings, and what tells what broker and controllers said last."""
+        """Describe the watch.
+
+        Args:
+            address: of the broker, as it is reached from here.
+            signer: signs the requests to both brokers.
+            events: receives the events.
+            broker: returns the last answer of the broker.
+            group: returns the last answer of the controllers.
+        """
         self.in_sync: bool | None = None
-        self._config: Final = config
+        self._signer: Final = signer
         self._events: Final = events
         self._broker: Final = broker
         self._group: Final = group
         self._comparison: Final = UserComparison()
         self._refusals: Final = RefusalLog(_log)
-        self._own: Final = Asker(config.broker, config.credentials)
+        self._own: Final = Asker(address, signer)
         self._master: Asker | None = None
         self._is_equal = False
         self._problem = ""
@@ -117,14 +127,13 @@ class UserWatch:
             self._follow(None)
             return
         if self._master is None or self._master.address != address:
-            self._follow(Asker(address, self._config.credentials))
+            self._follow(Asker(address, self._signer))
         await self._copy((f"{address[0]}:{address[1]}", group.master_epoch))
 
     async def _copy(self, master_key: tuple[str, int]) -> None:
-        signer = self._config.credentials
-        name = "" if signer is None else signer.username
         if self._master is None:
             return
+        name = self._signer.username
         own, master = await fetch(self._own, name), await fetch(self._master, name)
         self._refusals.answered(_ASKED)
         requests = self._comparison.changes(master_key, own, master)

@@ -1,4 +1,4 @@
-"""A companion that gives its slave the users of the master; `test_user_comparison` has the requests."""
+"""A companion that gives its slave the users of the master; `test_comparison` has the requests."""
 
 import asyncio
 import contextlib
@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 
-from controller_core.channel.request_signer import RequestSigner
+from controller_core.access.request_signer import RequestSigner
+from controller_core.access.signing import Credentials
+from controller_core.access.users import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from controller_core.remoting.numbers import BrokerId, LogOffset
-from controller_core.remoting.signing import Credentials
-from controller_core.remoting.users import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+from ha_sidecar.address import host_port
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.options import ConfigError
 from ha_sidecar.companion import config as companion_config
 from ha_sidecar.companion.companion import Companion
-from ha_sidecar.companion.user_watch import UserWatch
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts
-from ha_sidecar.decisions.user_comparison import UserTable
-from testkit.fakes.user_broker import SIGNER, UserBroker
+from ha_sidecar.users.comparison import UserTable
+from ha_sidecar.users.watch import UserWatch
+from testkit.fakes.answering_broker import SIGNER, UserBroker
 from testkit.processes.credentials import write_credentials
 
 WAIT_S = 30.0
@@ -34,16 +35,21 @@ NOTHING = UserTable()
 class Pair:
     """A master and a slave, and the watch of the slave."""
 
-    def __init__(self, group: Any, master: UserBroker, slave: UserBroker, credentials: Path) -> None:
+    def __init__(self, master: UserBroker, slave: UserBroker, credentials: Path) -> None:
         self.master, self.slave = master, slave
-        config = group.config(slave, credentials=RequestSigner(credentials), keep_users=True)
         self.events = EventLog("c1", "b1", "", "companion")
         self.broker: BrokerFacts | None = BrokerFacts(
             BrokerId(2), slave.address, False, 1, LogOffset(0), None, None, ()
         )
         others = ((BrokerId(1), master.address, True), (BrokerId(2), slave.address, True))
         self.group = GroupFacts(BrokerId(1), master.address, 1, (BrokerId(1), BrokerId(2)), others)
-        self.watch = UserWatch(config, self.events, lambda: self.broker, lambda: self.group)
+        self.watch = UserWatch(
+            host_port(slave.address),
+            RequestSigner(credentials),
+            self.events,
+            lambda: self.broker,
+            lambda: self.group,
+        )
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something holds."""
@@ -54,8 +60,8 @@ class Pair:
 
 @pytest.fixture(autouse=True)
 def _compare_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ha_sidecar.companion.user_watch.COMPARE_S", 0.02)
-    monkeypatch.setattr("ha_sidecar.companion.user_watch.COMPARE_SOON_S", 0.02)
+    monkeypatch.setattr("ha_sidecar.users.watch.COMPARE_S", 0.02)
+    monkeypatch.setattr("ha_sidecar.users.watch.COMPARE_SOON_S", 0.02)
 
 
 @contextlib.asynccontextmanager
@@ -66,7 +72,7 @@ async def watching(
     brokers = [await group.add_kind(UserBroker), await group.add_kind(UserBroker)]
     for broker, table in zip(brokers, (master, slave), strict=True):
         broker.has(table)
-    made = Pair(group, *brokers, write_credentials(directory, signer))
+    made = Pair(*brokers, write_credentials(directory, signer))
     running = asyncio.ensure_future(made.watch.run())
     try:
         yield made

@@ -1,12 +1,12 @@
 """Which requests give a slave the users and rights of its master?
 
 A slave copies topics, groups and offsets from its master, but not the users: each broker keeps its own in
-RocksDB. A member that was replaced has none, and refuses all clients when it becomes master. The answers of a
+RocksDB. A replaced member lacks them, and refuses all clients when it becomes master. The answers of a
 master to 3005 and 3010 have all that another broker needs, passwords included.
 
-What the master has, the slave gets, and what differs is overwritten. A deletion is different: a master that
-lacks a user may be the one that lost it. So the slave keeps a user, or a right, until this process saw it
-vanish from the same master (`UserComparison`).
+The slave gets all users and rights of its master, and differing ones are overwritten. A deletion is not so
+simple: a master that lacks a user may be the one that lost it. So the slave keeps a user, or a right, until
+this process saw it vanish from the same master (`UserComparison`).
 
 The broker's own user, which signs these requests, is left alone: its Secret decides about it.
 
@@ -18,9 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from controller_core.remoting.codes import RequestCode
-from controller_core.remoting.header import Header
-from controller_core.remoting.users import (
+from controller_core.access.users import (
     CUSTOM,
     AclInfo,
     AclRequestHeader,
@@ -30,6 +28,8 @@ from controller_core.remoting.users import (
     UserInfo,
     UserRequestHeader,
 )
+from controller_core.remoting.codes import RequestCode
+from controller_core.remoting.header import Header
 
 Right = tuple[str, str, str]
 """Subject, policy type and resource of an entry."""
@@ -75,9 +75,9 @@ def changes(own: UserTable, master: UserTable, gone: UserTable) -> tuple[UserReq
     """Return the requests that bring a slave's table to its master's, in order of sending.
 
     Args:
-        own: what the slave has.
-        master: what its master has.
-        gone: what may be deleted: the master had it, and has it no more.
+        own: users and rights of the slave.
+        master: those of its master.
+        gone: those that the master had and lacks now, which may be deleted.
     """
     return (*_users(own, master), *_lost_rights(own, gone), *_rights(own, master), *_lost_users(own, gone))
 
@@ -131,7 +131,7 @@ _EMPTY: Final = UserTable()
 
 
 class UserComparison:
-    """Remembers what one master had, so that deletions are told from losses."""
+    """Remembers the users and rights of one master, to distinguish deletions from losses."""
 
     def __init__(self) -> None:
         """Know no master yet."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from controller_core.access.users import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from controller_core.remoting.codes import RequestCode
-from controller_core.remoting.users import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
-from ha_sidecar.decisions.user_comparison import UserComparison, UserRequest, UserTable, changes
+from ha_sidecar.users.comparison import UserComparison, UserRequest, UserTable, changes
 
 ALICE = UserInfo("alice", "secret-1", "Normal", "enable")
 BOB = UserInfo("bob", "secret-2", "Normal", "enable")

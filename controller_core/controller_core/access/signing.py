@@ -5,7 +5,7 @@ other fields' values and the body, with the user's password as the key, in base6
 other without a separator, in the order of their names. Code, opaque and flag are not signed, so a signed
 request may be sent again with another opaque.
 
-Nothing here stops a replay: the signature has no time. Only TLS hides a request from others.
+A signature does not contain a time, so a recorded request can be sent again. Only TLS prevents that.
 
 Source: AclClientRPCHook.doBeforeRequest, AclUtils.combineRequestContent, AclSigner.calSignature (in the jar
 rocketmq-client 5.5.0); DefaultAuthenticationContextBuilder.build checks it (rocketmq-auth 5.5.0).
@@ -25,7 +25,7 @@ ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
 
 Sign = Callable[[RemotingCommand], RemotingCommand]
-"""Returns a request with a signature; the same request if there is nothing to sign with."""
+"""Returns a request with a signature; the same request without credentials."""
 
 
 @dataclass(frozen=True, slots=True)
