@@ -7,6 +7,7 @@ ROCKETMQ_VERSION ?= 5.5.0
 KEEP ?=
 TESTS ?= tests
 VERSION ?=
+PARTS ?=
 OUT ?= out
 DIR ?= tests/testdata/raft
 GOLDEN ?=
@@ -15,6 +16,7 @@ LIVE_JAVA ?= 5.2.0 5.4.0 5.5.0
 RUNS ?= 3
 PLAIN_RUNS ?= 0
 FAULTS ?=
+PLACEMENTS ?=
 SEEDS ?= 2000
 DAYS ?= 1
 PODS ?= 100
@@ -28,7 +30,7 @@ ORDER ?= 1
 WORKERS ?= 2
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit project_tools
 
-.PHONY: help setup demo test lint types images images-push changelog e2e e2e-full bench bench-collector bench-controller bench-failover bench-ha bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds fuzz raft-scenarios conformance chart docs docs-reference clean
+.PHONY: help setup demo test lint types images images-push images-join changelog e2e e2e-full bench bench-collector bench-controller bench-failover bench-ha bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds fuzz raft-scenarios conformance chart docs docs-reference release clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -64,21 +66,24 @@ images: ## build the images of operator, controller, sidecar and spark (docker, 
 images-push: ## push the images to a registry (REGISTRY=registry.example.com/, TAG=0.1.0)
 	@scripts/images push
 
+images-join: ## give the pushed images of amd64 and arm64 (tags TAG-amd64, TAG-arm64) one name (REGISTRY=, TAG=)
+	@scripts/images join amd64 arm64
+
 e2e: .venv/.ready ## test on a real Kubernetes: the cluster of KUBECONFIG, or one that the tool in KUBE_STACK starts
 	@scripts/e2e
 
 e2e-full: .venv/.ready ## e2e and the longer tests: changes, growth, lost volumes, deletion
 	@E2E_RUN=full scripts/e2e
 
-bench-failover: .venv/.ready ## measure the cost of losing a master on a real Kubernetes (RUNS=3, PLAIN_RUNS=0, FAULTS="kill delete freeze cut again roll")
-	@E2E_RUN=bench scripts/e2e --runs $(RUNS) --plain-runs $(PLAIN_RUNS) $(if $(FAULTS),--faults $(FAULTS))
+bench-failover: .venv/.ready ## measure the cost of losing a master on a real Kubernetes (RUNS=3, PLAIN_RUNS=0, FAULTS="kill delete freeze cut again roll", PLACEMENTS="controllers operator log-replica name-server dns"); each run in OUT=out
+	@E2E_RUN=bench scripts/e2e --runs $(RUNS) --plain-runs $(PLAIN_RUNS) $(if $(FAULTS),--faults $(FAULTS)) $(if $(PLACEMENTS),--placements $(PLACEMENTS)) --out $(OUT)/bench_failover.jsonl
 
 bench-controller: .venv/.ready ## measure our controllers and Java's: requests, 1,000 re-elections at once, restart with 10,000 groups
 	@$(PYTHON) tests/bench/bench_controller.py
 
 bench: bench-controller ## the same as bench-controller
 
-bench-collector: .venv/.ready ## measure a collector of PODS=100 simulated pods: CPU, memory, samples per second
+bench-collector: .venv/.ready ## measure collectors of PODS=100 pods, of a page of 100,000 series, and of 1,000 pods: CPU, memory
 	@$(PYTHON) tests/bench/bench_collector.py --pods $(PODS)
 
 bench-ha: .venv/.ready ## measure the HA port: Java to Java, Java to ours, ours to Java, ours to ours, raw sendfile, seed (MEGABYTES=512)
@@ -87,8 +92,8 @@ bench-ha: .venv/.ready ## measure the HA port: Java to Java, Java to ours, ours 
 bench-operator: .venv/.ready ## measure the operator with GROUPS="200" broker groups on a real API server without nodes (as root)
 	@$(PYTHON) tests/bench/bench_operator.py $(foreach groups,$(GROUPS),--groups $(groups))
 
-bench-spark: .venv/.ready ## measure the jobs, DuckDB and Prometheus on DAYS="1" (or "1 10 30") of generated samples
-	@$(PYTHON) tests/bench/bench_spark.py $(foreach days,$(DAYS),--days $(days))
+bench-spark: .venv/.ready ## measure the jobs, DuckDB and Prometheus on DAYS="1" (or "1 10 30"); a stopped bench goes on where it was
+	@$(PYTHON) tests/bench/bench_spark.py --results $(OUT)/bench-spark.jsonl $(foreach days,$(DAYS),--days $(days))
 
 sim: .venv/.ready ## run SEEDS=2000 random schedules against whole controllers with modelled brokers and clients
 	@$(PYTHON) -m testkit.sim --seeds $(SEEDS) --first $(FIRST)
@@ -126,6 +131,9 @@ docs: .venv/.ready ## build the site of the documents in out/site, with checked 
 
 docs-reference: .venv/.ready ## check every command and link in the documents
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/tidy/test_docs.py
+
+release: .venv/.ready ## build the files of a release in out/release (VERSION=0.2.0, PARTS="wheels,chart": some of them)
+	@$(PYTHON) -m project_tools.release $(VERSION) --out $(OUT)/release $(if $(PARTS),--parts $(PARTS))
 
 changelog: .venv/.ready ## print what the fragments in changelog.d will become, or write it (VERSION=0.2.0)
 	@.venv/bin/towncrier build --yes --version $(or $(VERSION),unreleased) $(if $(VERSION),,--draft)

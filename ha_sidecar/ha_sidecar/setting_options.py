@@ -29,6 +29,8 @@ _BY_KEY: Final = {
     "broker_id": "ID",
     "credentials": "DIR",
     "hold_port": "PORT",
+    "lease_port": "PORT",
+    "token_file": "FILE",
     "ha_ports": "PORT[,...]",
     "fence_stop_command": "COMMAND",
     "ack_after": "|".join(ACK_AFTER),

@@ -79,10 +79,21 @@ The operator's permissions in the namespaces that it watches: exactly those that
 - apiGroups: [""]
   resources: [services]
   verbs: [get, list, watch, create, patch, delete]
-# Token and broker credentials of a cluster, by their names: without `list` the operator cannot discover other Secrets.
+# Secrets of the clusters that the chart names: without `list` the operator cannot discover other Secrets. `create` has no name that
+# Kubernetes could check; a Secret that exists is not overwritten by it.
 - apiGroups: [""]
   resources: [secrets]
-  verbs: [get, create, patch]
+  verbs: [create]
+- apiGroups: [""]
+  resources: [secrets]
+  {{- if not (has "*" .Values.operator.clusters) }}
+  resourceNames:
+    {{- range .Values.operator.clusters }}
+    - {{ . }}-controller-token
+    - {{ . }}-broker-credentials
+    {{- end }}
+  {{- end }}
+  verbs: [get, patch]
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch, patch{{ if .Values.operator.mayGiveUpVolumes }}, delete{{ end }}]

@@ -84,6 +84,10 @@ class RequestCode(IntEnum):
     AUTH_DELETE_ACL = 3008
     AUTH_GET_ACL = 3009
     AUTH_LIST_ACL = 3010
+    NODE_HEARTBEAT = 30_904
+    """Ours: see `nodes.bodies`."""
+    NODE_VERDICTS = 30_905
+    """Ours: see `nodes.bodies`."""
 
 
 class ResponseCode(IntEnum):

@@ -12,16 +12,21 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import aiohttp
+from yarl import URL
 
+from controller_core.channel.http_answers import (
+    EVENT_LINE_BYTES_MAX,
+    newest_event,
+    read_json,
+    read_problem,
+    sequence_of,
+)
+from controller_core.remoting import bounded_json
 from rocketmq_operator.clients.api import Json, PeerUnavailableError, RequestRefusedError, RetryLaterError
-from rocketmq_operator.clients.json_answers import read_json
-from rocketmq_operator.plan.common.json_text import parse_json
 
 READ_TIMEOUT: Final = aiohttp.ClientTimeout(total=3.0, connect=1.0)
 CHANGE_TIMEOUT: Final = aiohttp.ClientTimeout(total=10.0, connect=1.0)
 STREAM_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=1.0)
-STREAM_LINE_BYTES_MAX: Final = 1 << 20
-"""Longest event that is read without an error: far beyond what a controller writes."""
 FAILOVERS_MAX: Final = 60
 REDIRECTS_MAX: Final = 3
 
@@ -138,7 +143,7 @@ class ControllersClient:
             ValueError: the status is another one than 200.
         """
         async with self._session.get(
-            url, timeout=limits, allow_redirects=False, read_bufsize=STREAM_LINE_BYTES_MAX
+            url, timeout=limits, allow_redirects=False, read_bufsize=EVENT_LINE_BYTES_MAX
         ) as response:
             if response.status == 404:
                 raise _NotFoundError("status 404")
@@ -150,12 +155,8 @@ class ControllersClient:
         """Return a controller that answers and the sequence of its newest event."""
         problem = "no controller address is known"
         for host in tuple(self._hosts):
-            url = f"http://{host}/v1/events?after=0&follow=false"
             try:
-                async with self._answer(url, READ_TIMEOUT) as response:
-                    last = 0
-                    async for line in response.content:
-                        last = max(last, _event(line)[1])
+                last = await newest_event(self._session, f"http://{host}", READ_TIMEOUT)
             except (aiohttp.ClientError, TimeoutError, ValueError) as error:
                 problem = f"{host}: {error!r}"
                 continue
@@ -190,9 +191,9 @@ class ControllersClient:
                 url, json=body, headers=headers, timeout=CHANGE_TIMEOUT, allow_redirects=False
             ) as response:
                 if response.status == 307:
-                    url = response.headers.get("Location", "")
+                    url = _redirected(url, response.headers.get("Location", ""))
                     continue
-                text = (await response.text())[:500]
+                text = await read_problem(response)
                 if response.status in {503, 504}:
                     raise RetryLaterError(f"the controllers cannot change anything now: {text}")
                 if response.status >= 400:
@@ -206,13 +207,25 @@ class ControllersClient:
             self._hosts.insert(0, host)
 
 
+def _redirected(url: str, location: str) -> str:
+    """Return the leader's URL for a change: another host, but the same path.
+
+    Raises:
+        PeerUnavailableError: it is another URL, to which neither the change nor the token must go.
+    """
+    try:
+        before, after = URL(url), URL(location)
+    except ValueError as error:
+        raise PeerUnavailableError(f"a controller redirects to {location[:200]!r}") from error
+    if (after.scheme, after.raw_path_qs) != (before.scheme, before.raw_path_qs):
+        raise PeerUnavailableError(f"a controller redirects {before.raw_path_qs} to {location[:200]!r}")
+    return location
+
+
 def _event(line: bytes) -> tuple[Json, int]:
     """Return an event and its sequence; raise `ValueError` for anything else."""
-    event = parse_json(line)
-    sequence = event.get("sequence") if isinstance(event, dict) else None
-    if type(sequence) is not int:
-        raise ValueError(f"a line that is not an event: {line[:80]!r}")
-    return event, sequence
+    event = bounded_json.decode_object(line)
+    return event, sequence_of(event)
 
 
 def _object(value: object) -> Json:

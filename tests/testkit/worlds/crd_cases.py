@@ -72,6 +72,12 @@ REFUSALS = (
     RefusedChange(
         "two controllers", "RocketMQCluster", {"controllers": {"replicas": 2}}, ("controllers.replicas", "2")
     ),
+    *(
+        RefusedChange(
+            f"version {version}", "RocketMQCluster", {"version": version}, (version, "5.1.1 or newer")
+        )
+        for version in ("5.0.0", "5.0.12", "5.1.0")
+    ),
     RefusedChange(
         "a controllers' volume that shrinks",
         "RocketMQCluster",
@@ -161,6 +167,12 @@ REFUSALS = (
         "BrokerGroup",
         {"config": {"aclEnable": "true"}},
         ("config.aclEnable", "access control"),
+    ),
+    RefusedChange(
+        "a key that breaks failovers",
+        "BrokerGroup",
+        {"config": {"aKey": "1", "asyncLearner": "true"}},
+        ("config.asyncLearner", "never elected"),
     ),
     RefusedChange("a cluster that is a path", "BrokerGroup", {"cluster": "../x"}, ("cluster", "../x")),
     RefusedChange("a topic in a cluster with a blank", "Topic", {"cluster": "a b"}, ("cluster", "a b")),

@@ -10,12 +10,13 @@ set, a client with its certificate; with neither, a client on loopback.
 import asyncio
 import hmac
 import ipaddress
-import json
 from collections.abc import Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from aiohttp import web
 
+from controller_core.remoting import bounded_json
+from controller_core.remoting.bounded_json import JsonError
 from controller_core.remoting.errors import shown
 from controller_core.remoting.text_bounds import ADDRESS_BYTES_MAX, NAME_BYTES_MAX, text_problem
 from controller_core.server.common import json_views
@@ -211,8 +212,8 @@ async def _body(request: web.Request) -> dict[str, Any]:
     except web.RequestPayloadError as error:
         raise HttpError(400, f"the body cannot be read: {error}", field="body") from error
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        value = bounded_json.decode(data)
+    except JsonError as error:
         raise HttpError(400, f"the body is not JSON: {error}", field="body") from error
     if not isinstance(value, dict):
         raise HttpError(400, "the body must be a JSON object", field="body")

@@ -14,6 +14,8 @@ closed.
 A refusal (other cluster, other version, wrong node, lost store) is logged once for each reason and dialled
 again, more slowly: the other side may be corrected without restarting this one.
 
+A connection without an accepted greeting gives its place to a younger one when there are too many.
+
 Bytes that no member sends end their connection. They are counted by reason, and logged once for each
 reason and sender's host (`refusals`).
 """
@@ -24,10 +26,14 @@ import logging
 import random
 import ssl
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
 
+from controller_core import limits
+from controller_core.channel.listener import Listener
+from controller_core.channel.places import Places, PortPlace
 from controller_core.raft.types import Message, MessageType
 from controller_core.server.node.types import Receiver
 from controller_core.server.peers.codec import (
@@ -51,8 +57,7 @@ With the pause it bounds the silence after a network has healed: the kernel itse
 after 1, 2, 4 ... s."""
 REFUSED_PAUSE_S: Final = 1.0
 """Before a peer that refused is dialled again."""
-INCOMING_MAX: Final = 256
-"""Connections on the peers' port; a cluster has one from each peer."""
+BACKLOG_MAX: Final = 128
 REFUSED_NODES_MAX: Final = 256
 """Ids whose refused greeting is remembered, to log it once; then all are forgotten."""
 
@@ -107,7 +112,8 @@ class PeerTransport:
         self._server_ssl = server_ssl
         self._client_ssl = client_ssl
         self._receiver: Receiver | None = None
-        self._server: asyncio.Server | None = None
+        self._listener: Listener | None = None
+        self._places = Places(limits.PEER_CONNECTIONS_MAX, limits.PEER_SOURCE_CONNECTIONS_MAX)
         self._stopped = False
         self._links: dict[int, OutgoingLink] = {}
         self._incoming: set[IncomingLink] = set()
@@ -124,19 +130,20 @@ class PeerTransport:
             OSError: the port cannot be had.
         """
         self._receiver = receiver
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            self._accept, self._bind_host, self._port, ssl=self._server_ssl
+        listener = Listener(
+            self._accept, self._server_ssl, plain_allowed=self._server_ssl is None, places=self._places
         )
+        await listener.listen(self._bind_host or "", self._port, BACKLOG_MAX)
+        self._listener = listener
         for peer_id in self._peers:
             self._begin_dialling(peer_id)
 
     @property
     def port(self) -> int:
         """The port this node listens on."""
-        if self._server is None:
+        if self._listener is None:
             raise RuntimeError("the transport is not started")
-        return int(self._server.sockets[0].getsockname()[1])
+        return self._listener.port
 
     @property
     def exclusion(self) -> str | None:
@@ -177,7 +184,7 @@ class PeerTransport:
             return
         self.remove_peer(node_id)
         self._peers[node_id] = known
-        if self._server is not None:
+        if self._listener is not None:
             self._begin_dialling(node_id)
 
     def remove_peer(self, node_id: int) -> None:
@@ -227,8 +234,8 @@ class PeerTransport:
         """Close all connections; messages under way are lost."""
         # The listener first, so that no peer connects to a node that ends.
         self._stopped = True
-        if self._server is not None:
-            self._server.close()
+        if self._listener is not None:
+            await self._listener.close()
         tasks = list(self._dialling.values())
         self._dialling.clear()
         for task in tasks:
@@ -239,28 +246,31 @@ class PeerTransport:
             link.close()
         await asyncio.gather(*(link.closed for link in links))
         self._links.clear()
-        if self._server is not None:
-            await self._server.wait_closed()
 
-    def _accept(self) -> IncomingLink:
+    def _accept(self, place: PortPlace) -> IncomingLink:
         if self._receiver is None:
             raise RuntimeError("the transport is not started")
         return IncomingLink(
-            self._node_id, self._take_greeting, self._receiver, self._made, self.refusals.note
+            self._node_id,
+            partial(self._take_greeting, place),
+            self._receiver,
+            partial(self._made, place),
+            self.refusals.note,
         )
 
-    def _made(self, link: IncomingLink) -> None:
+    def _made(self, place: PortPlace, link: IncomingLink) -> None:
         # Not before: of a TLS handshake that fails, a protocol hears nothing at all.
-        if self._stopped or len(self._incoming) >= INCOMING_MAX:
-            link.close()
-            return
         self._incoming.add(link)
         link.closed.add_done_callback(lambda _: self._incoming.discard(link))
+        link.closed.add_done_callback(lambda _: self._places.give_back(place))
+        if self._stopped or place.is_over:
+            link.close()
+        place.close = link.close
 
     def _judge(self, greeting: Greeting) -> GreetingReply:
         return judge(greeting, self._own, self._peers, waiting=self.waiting)
 
-    def _take_greeting(self, greeting: Greeting) -> GreetingReply:
+    def _take_greeting(self, place: PortPlace, greeting: Greeting) -> GreetingReply:
         reply = self._judge(greeting)
         if greeting.asks:
             fresh = not reply.reason and not self.has_log()
@@ -269,6 +279,7 @@ class PeerTransport:
             is_proven = self._server_ssl is not None
             return replace(answer, incarnation=self._own.incarnation) if is_proven else answer
         if not reply.reason:
+            self._places.keep(place, kept=True)
             self._refused.pop(greeting.from_id, None)
             if greeted := self._seen.get(greeting.from_id):
                 greeted.set()

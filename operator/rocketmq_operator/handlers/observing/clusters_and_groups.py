@@ -38,6 +38,7 @@ from rocketmq_operator.clients.api import (
     Json,
     KubeApi,
     PeerUnavailableError,
+    RequestRefusedError,
 )
 from rocketmq_operator.handlers.observing.claims import BrokerNameClaims
 from rocketmq_operator.plan.cluster.children import CONTROLLER, NAME_SERVER
@@ -59,6 +60,7 @@ from rocketmq_operator.plan.group.observed import (
     parse_group,
 )
 from rocketmq_operator.plan.pods.observed import parse_pod
+from rocketmq_operator.plan.report.allowed import NOTHING_ALLOWED, AllowedInReports
 
 _LOG: Final = logging.getLogger(__name__)
 _VALUE_CHARS_MAX: Final = 64
@@ -97,6 +99,7 @@ class Environment:
         companions: the client for companions.
         brokers: the client for brokers and name servers.
         claims: who claims which topic or consumer group, as it was found lately.
+        allowed_in_reports: images, claims and accounts that SLOReports may name.
     """
 
     kube: KubeApi
@@ -107,6 +110,7 @@ class Environment:
     companions: CompanionApi
     brokers: BrokerApi
     claims: BrokerNameClaims = field(default_factory=BrokerNameClaims)
+    allowed_in_reports: AllowedInReports = NOTHING_ALLOWED
 
 
 async def get_unless_deleted(environment: Environment, kind: str, namespace: str, name: str) -> Json | None:
@@ -133,7 +137,7 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
     # Why by name: permission to list Secrets is permission to read all of them.
     (secret, credentials), (pods, name_server_pods, claims, *lists) = await asyncio.gather(
         asyncio.gather(
-            environment.kube.get("Secret", namespace, names.token_secret(name)),
+            _token_secret(environment, namespace, name),
             _credentials_secret(environment, namespace, name, spec),
         ),
         asyncio.gather(
@@ -189,7 +193,7 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
     (cluster, secret), (*services, report_servers), (*children, pods, records) = await asyncio.gather(
         asyncio.gather(
             environment.kube.get(CLUSTER_KIND.kind, namespace, spec.cluster),
-            environment.kube.get("Secret", namespace, names.token_secret(spec.cluster)),
+            _token_secret(environment, namespace, spec.cluster),
         ),
         # Why by component: by the cluster's label alone come the Services of all its groups too. Why by
         # cluster, the chart's report server too: the reflections hold only objects with its label, and each
@@ -230,8 +234,22 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
 async def controllers_for(environment: Environment, observed: ObservedGroup) -> ControllerApi:
     """Return the client for the controllers of a group's cluster, with the token that changes need."""
     namespace, cluster = observed.owner.namespace, observed.spec.cluster
-    secret = await environment.kube.get("Secret", namespace, names.token_secret(cluster))
+    secret = await _token_secret(environment, namespace, cluster)
     return environment.controllers_of(namespace, cluster, token_of(secret))
+
+
+async def _token_secret(environment: Environment, namespace: str, cluster: str) -> Json | None:
+    """Return the Secret with a cluster's token, None without one.
+
+    Raises:
+        InvalidSpecError: the operator has no right to read it.
+    """
+    name = names.token_secret(cluster)
+    try:
+        return await environment.kube.get("Secret", namespace, name)
+    except RequestRefusedError as error:
+        problem = f"the operator may not read Secret {name}: list {cluster} in the chart's operator.clusters"
+        raise InvalidSpecError("SecretNotAllowed", problem) from error
 
 
 def cluster_spec(resource: Json) -> RocketMQClusterSpec:

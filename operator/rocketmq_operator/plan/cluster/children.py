@@ -4,7 +4,8 @@ Controllers find each other by DNS names of a headless Service that lists pods b
 become ready by finding each other. Once a controller's pod runs it needs no DNS: it finds the others in its
 own hosts file, at addresses of Services that each of them has for itself. Their configuration is the file
 that RocketMQ's own controller reads; a start script adds what differs by pod (which entry of the peers it
-is), the peers, and the token, which is a Secret.
+is), the peers, and the token, which is a Secret. That Secret also
+holds the token of the node agents, which follows from it.
 
 Nothing in a pod's template depends on how many controllers there are, so that none is restarted when that
 changes: all pods know the hosts of all controllers that there can be. The list of peers is a file of its own
@@ -21,7 +22,8 @@ import base64
 from collections.abc import Mapping
 from typing import Final
 
-from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from controller_core.remoting.nodes.token import node_token
+from rocketmq_operator.api.cluster import NODE_TIMEOUT_MS_DEFAULT, RocketMQClusterSpec
 from rocketmq_operator.api.common import Placement
 from rocketmq_operator.plan.cluster.observed import ClusterSecrets
 from rocketmq_operator.plan.common import names, parts
@@ -115,8 +117,8 @@ def controller_conf(owner: Owner, spec: RocketMQClusterSpec) -> str:
     values = {
         "controllerDLegerGroup": owner.name,
         "controllerStorePath": CONTROLLER_STORE,
-        "enableElectUncleanMaster": "false",
-        "notifyBrokerRoleChanged": "true",
+        "enableElectUncleanMaster": str(spec.controllers.enable_elect_unclean_master).lower(),
+        "notifyBrokerRoleChanged": str(spec.controllers.notify_broker_role_changed).lower(),
         # The address of a broker that was replaced leads to its successor for a while, even if it is elected
         # again in that time.
         "directAddresses": "true",
@@ -124,6 +126,9 @@ def controller_conf(owner: Owner, spec: RocketMQClusterSpec) -> str:
     }
     if spec.has_users:
         values["credentialsPath"] = names.CREDENTIALS_PATH
+    node_timeout_ms = spec.failover.node_timeout_ms
+    if node_timeout_ms != NODE_TIMEOUT_MS_DEFAULT:  # a line more in every file would restart every controller
+        values["nodeTimeoutMs"] = str(node_timeout_ms)
     return properties(values)
 
 
@@ -134,9 +139,10 @@ def _of_controllers(owner: Owner, spec: RocketMQClusterSpec, token: str, peers: 
         "peers": peer_list(owner, peers),
         "start.sh": _CONTROLLER_START,
     }
-    secret = names.token_secret(owner.name)
+    tokens = {names.TOKEN_KEY: token, names.AGENT_TOKEN_KEY: node_token(token)}
+    data = {key: _encoded(text) for key, text in tokens.items()}
     return (
-        child(owner, "Secret", secret, labels=labels, type="Opaque", data={names.TOKEN_KEY: _encoded(token)}),
+        child(owner, "Secret", names.token_secret(owner.name), labels=labels, type="Opaque", data=data),
         *_beside_pods(
             owner,
             CONTROLLER,

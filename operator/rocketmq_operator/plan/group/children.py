@@ -34,24 +34,17 @@ from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.properties import plain_settings, properties
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
 from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
-from rocketmq_operator.plan.group.companion import broker_start, companion, companion_conf, leave_before_stop
+from rocketmq_operator.plan.group.companion import (
+    companion,
+    companion_conf,
+    leave_before_stop,
+)
 from rocketmq_operator.plan.group.seed_container import seed, seed_conf, seed_start
+from rocketmq_operator.plan.group.start_scripts import FIND_ADDRESS, REPLICA_START, broker_start
 
 REMOTING: Final = "remoting"
 BROKER_PORTS: Final = {REMOTING: names.BROKER_PORT, "fast": names.BROKER_FAST_PORT}
 _REPLICA_PORTS: Final = {REMOTING: names.REPLICA_PORT, "http": names.REPLICA_HTTP_PORT}
-
-_FIND_ADDRESS: Final = f"""address=
-while IFS== read -r name value; do
-  if [ "$name" = "$POD_NAME" ]; then address=$value; fi
-done <{names.CONFIG_PATH}/addresses
-if [ -z "$address" ]; then echo "no address for $POD_NAME yet" >&2; exit 1; fi
-"""
-_REPLICA_START: Final = f"""#!/bin/sh
-set -eu
-{_FIND_ADDRESS}exec ha-sidecar replica -c {names.CONFIG_PATH}/replica.conf \\
-  --advertise "$address:{names.REPLICA_PORT}" --ha-advertise "$POD_IP:{names.REPLICA_HA_PORT}"
-"""
 
 CONNECT_TIMEOUT_MS: Final = 500
 """How long a broker tries to reach somebody.
@@ -188,6 +181,8 @@ def replica_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSp
     }
     if cluster.has_users:
         values["credentials"] = names.CREDENTIALS_PATH
+    if cluster.controllers.enable_elect_unclean_master:
+        values["unclean-election"] = "true"
     return plain_settings(values)
 
 
@@ -225,9 +220,9 @@ def fixed_children(
         "companion.conf": companion_conf(owner, spec, cluster),
         "replica.conf": replica_conf(owner, spec, cluster),
         "seed.conf": _seed_conf(owner, spec, cluster),
-        "start-broker.sh": broker_start(_FIND_ADDRESS, has_users=cluster.has_users),
-        "start-replica.sh": _REPLICA_START,
-        "start-seed.sh": seed_start(_FIND_ADDRESS),
+        "start-broker.sh": broker_start(spec, has_users=cluster.has_users),
+        "start-replica.sh": REPLICA_START,
+        "start-seed.sh": seed_start(FIND_ADDRESS),
         "addresses": "".join(f"{name}={address}\n" for name, address in sorted(addresses.items())),
         **_proxy_file(owner, spec, cluster),
     }
@@ -284,7 +279,7 @@ def broker_set(
     )
     configuration = digest(
         broker_conf(owner, spec, cluster),
-        broker_start(_FIND_ADDRESS, has_users=cluster.has_users),
+        broker_start(spec, has_users=cluster.has_users),
         companion_conf(owner, spec, cluster),
         _seed_conf(owner, spec, cluster),
         *_proxy_file(owner, spec, cluster).values(),
@@ -322,7 +317,7 @@ def log_replica_set(
         readinessProbe=parts.http_probe("/readyz", http, period_s=1),
         volumeMounts=parts.mounts(data=True),
     )
-    configuration = digest(replica_conf(owner, spec, cluster), _REPLICA_START)
+    configuration = digest(replica_conf(owner, spec, cluster), REPLICA_START)
     name = names.log_set(owner.name)
     pod = _pod(owner, container, parts.OUR_USER, hosts)
     pod = parts.with_credentials(pod, spec.cluster) if cluster.has_users else pod

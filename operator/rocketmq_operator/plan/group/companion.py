@@ -1,4 +1,4 @@
-"""The companion in a broker's pod, and the scripts that start and end the broker beside it.
+"""The companion in a broker's pod.
 
 This sidecar container reports what the broker does not, and hands its role over.
 
@@ -15,10 +15,8 @@ from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
 from rocketmq_operator.plan.common import names, parts
-from rocketmq_operator.plan.common.java import JAVA_RUN
 from rocketmq_operator.plan.common.objects import Json, Owner
 from rocketmq_operator.plan.common.properties import plain_settings
-from rocketmq_operator.plan.common.proxy_config import CONF_FILE
 
 CONTAINER: Final = "companion"
 RESOURCES: Final = Resources(cpu="250m", memory="128Mi")
@@ -54,18 +52,15 @@ and these wait for their own 3 s (docs/benchmarks.md). After the pause all threa
 wait for answers. Requests to a paused process stay in the kernel's queue, and the broker has not acknowledged
 them.
 """
-_PRIVATE_FILE: Final = """# It gets a password, which no ConfigMap holds: only the broker's user may read it.
-rm -f "$config" && (umask 077 && : >"$config")
-"""
-_CREDENTIALS: Final = f"""username=$(cat {names.CREDENTIALS_PATH}/{names.USERNAME_KEY})
-password=$(cat {names.CREDENTIALS_PATH}/{names.PASSWORD_KEY})
-printf 'innerClientAuthenticationCredentials={{"accessKey":"%s","secretKey":"%s"}}\\n' \\
-  "$username" "$password" >>"$config"
-unset username password
-"""
-_WHICH_PROGRAM: Final = """# With a proxy inside it is mqproxy that starts the broker: \
-`mqbroker --enable-proxy` does the same, and takes fewer settings.
-"""
+
+
+_LEASE_MS_MIN: Final = 200
+"""For controllers of an older release, which do not tell the lease: the guard's margin and a question."""
+
+
+def has_lease(spec: BrokerGroupSpec) -> bool:
+    """Say whether masters hold a write lease: where another broker may be elected, in every durability."""
+    return spec.replicas > 1
 
 
 def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
@@ -90,6 +85,10 @@ def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQCluster
     }
     if cluster.has_users:
         values |= {"credentials": names.CREDENTIALS_PATH, "keep-users": "true"}
+    if has_lease(spec):
+        timing = spec.failover
+        lease_ms = max(_LEASE_MS_MIN, timing.heartbeat_timeout_ms - timing.heartbeat_interval_ms)
+        values |= {"lease-port": str(names.LEASE_PORT), "lease-ms": str(lease_ms)}
     return plain_settings(values)
 
 
@@ -138,28 +137,3 @@ def leave_before_stop(spec: BrokerGroupSpec) -> Json:
     if spec.replicas < 2:
         return {}
     return {"lifecycle": {"preStop": {"exec": {"command": ["bash", "-c", _LEAVE]}}}}
-
-
-def broker_start(find_address: str, *, has_users: bool) -> str:
-    """Return the start script of brokers.
-
-    Args:
-        find_address: the part that sets `address` to what the pod announces.
-        has_users: whether the script appends the credentials that a broker signs with.
-    """
-    return f"""#!/bin/sh
-# Adds to the shared configuration what only this pod knows: the address it announces and its own.
-set -eu
-{find_address}{until_port_is_free(names.BROKER_PORT)}config={names.SCRATCH_PATH}/broker.conf
-{_PRIVATE_FILE if has_users else ""}cat {names.CONFIG_PATH}/broker.conf >"$config"
-printf '\\nbrokerIP1=%s\\nbrokerIP2=%s\\n' "$address" "$POD_IP" >>"$config"
-{_CREDENTIALS if has_users else ""}{_WHICH_PROGRAM}if [ -e {names.CONFIG_PATH}/{CONF_FILE} ]; then
-  program=mqproxy
-  set -- -bc "$config" -pc {names.CONFIG_PATH}/{CONF_FILE}
-else
-  program=mqbroker
-  set -- -c "$config"
-fi
-{JAVA_RUN}sleep {HELD_AFTER_S}
-{until_port_is_free(names.BROKER_PORT)}exit "$code"
-"""

@@ -10,13 +10,15 @@ import pytest
 
 from ha_sidecar.replica import config as replica_config
 from ha_sidecar.seed import config as seed_config
+from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.plan.cluster.observed import ClusterSecrets
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.group.companion import broker_start
+from rocketmq_operator.plan.group.start_scripts import broker_start
 from testkit.worlds.operator import OperatorWorld
 
 USERS = {"authentication": {"type": "Signature"}, "authorization": {"type": "Simple"}}
+SPEC = BrokerGroupSpec.model_validate({"cluster": "main", "storage": {"size": "1Gi"}})
 SECRET = "main-broker-credentials"  # noqa: S105 - a name
 
 
@@ -131,7 +133,7 @@ def test_what_cannot_work_together_is_refused(spec: dict[str, Any], reason: str)
 
 def test_the_start_script_adds_the_credentials_to_a_file_that_others_cannot_read(tmp_path: Path) -> None:
     own = tmp_path / "own.conf"
-    script = broker_start("", has_users=True).partition("config=")[2].partition("# With a proxy")[0]
+    script = broker_start(SPEC, has_users=True).partition("config=")[2].partition("# With a proxy")[0]
     script = f"set -eu\naddress=a\nPOD_IP=b\nconfig={own}\n" + script.partition("\n")[2].replace(
         f"{names.CONFIG_PATH}/", f"{tmp_path}/"
     ).replace(f"{names.CREDENTIALS_PATH}/", f"{tmp_path}/")
