@@ -244,7 +244,11 @@ async def _token_secret(environment: Environment, namespace: str, cluster: str) 
     Raises:
         InvalidSpecError: the operator has no right to read it.
     """
-    name = names.token_secret(cluster)
+    return await _secret(environment, namespace, cluster, names.token_secret(cluster))
+
+
+async def _secret(environment: Environment, namespace: str, cluster: str, name: str) -> Json | None:
+    """Return a Secret of a cluster; raise `InvalidSpecError` if the operator has no right to read it."""
     try:
         return await environment.kube.get("Secret", namespace, name)
     except RequestRefusedError as error:
@@ -303,9 +307,10 @@ def credentials_of(secret: Mapping[str, Any] | None) -> Credentials | None:
 async def broker_credentials(
     environment: Environment, namespace: str, cluster: str, spec: RocketMQClusterSpec
 ) -> Credentials | None:
-    """Return the user that signs our requests to a cluster's brokers, None if they need none.
+    """Return the user that signs our requests to a cluster's brokers, None for brokers without users.
 
     Raises:
+        InvalidSpecError: the operator has no right to read its Secret.
         PeerUnavailableError: the API server does not answer.
     """
     return credentials_of(await _credentials_secret(environment, namespace, cluster, spec))
@@ -316,7 +321,7 @@ async def _credentials_secret(
 ) -> Json | None:
     if not spec.has_users:
         return None
-    return await environment.kube.get("Secret", namespace, names.credentials_secret(cluster))
+    return await _secret(environment, namespace, cluster, names.credentials_secret(cluster))
 
 
 async def _observe_controllers(controllers: ControllerApi) -> ObservedControllers | None:
