@@ -25,6 +25,7 @@ async def test_a_cluster_that_the_chart_does_not_list_is_told_and_left_alone(
         return await get(kind, namespace, name)
 
     monkeypatch.setattr(world.kube, "get", get_unless_secret)
-    await world.settle()
+    for _ in range(3):
+        await world.one_pass()
     assert world.condition("Ready", "RocketMQCluster", "main") == ("False", "SecretNotAllowed")
     assert not world.has("StatefulSet", "main-controller")
