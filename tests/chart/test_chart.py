@@ -229,14 +229,6 @@ def test_each_group_has_a_canary_that_the_collector_scrapes() -> None:
     assert len(set(ports)) == 2
 
 
-def test_canaries_sign_with_a_secret_where_the_values_name_one() -> None:
-    assert "credentials" not in json.dumps(_containers("measure.canaryRate=10"))
-    canary = _containers('measure.canaryCredentials="main-broker-credentials"')["canary-orders"]
-    assert "--credentials=/etc/credentials" in canary["args"]
-    mount = {"name": "credentials", "mountPath": "/etc/credentials", "readOnly": True}
-    assert mount in canary["volumeMounts"]
-
-
 def test_each_canary_has_a_service_by_which_the_operator_finds_it() -> None:
     groups = '[{"name":"orders"},{"name":"pay"}]'
     objects = rendered("measure.enabled=true", f"measure.groups={groups}")

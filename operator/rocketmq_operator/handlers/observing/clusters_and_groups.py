@@ -242,13 +242,13 @@ async def _token_secret(environment: Environment, namespace: str, cluster: str) 
     """Return the Secret with a cluster's token, None without one.
 
     Raises:
-        InvalidSpecError: the operator has no right to read it.
+        InvalidSpecError: the operator may not read it.
     """
     return await _secret(environment, namespace, cluster, names.token_secret(cluster))
 
 
 async def _secret(environment: Environment, namespace: str, cluster: str, name: str) -> Json | None:
-    """Return a Secret of a cluster; raise `InvalidSpecError` if the operator has no right to read it."""
+    """Return a Secret of a cluster; raise `InvalidSpecError` if the operator may not read it."""
     try:
         return await environment.kube.get("Secret", namespace, name)
     except RequestRefusedError as error:
@@ -296,7 +296,7 @@ def token_of(secret: Mapping[str, Any] | None) -> str:
 
 
 def credentials_of(secret: Mapping[str, Any] | None) -> Credentials | None:
-    """Return the user of a Secret of type kubernetes.io/basic-auth, None if there is none."""
+    """Return the user of a Secret of type kubernetes.io/basic-auth, None without one."""
     data: Mapping[str, str] = {} if secret is None else secret.get("data") or {}
     username, password = (
         base64.b64decode(data.get(key, "")).decode() for key in (names.USERNAME_KEY, names.PASSWORD_KEY)
@@ -310,7 +310,7 @@ async def broker_credentials(
     """Return the user that signs our requests to a cluster's brokers, None for brokers without users.
 
     Raises:
-        InvalidSpecError: the operator has no right to read its Secret.
+        InvalidSpecError: the operator may not read its Secret.
         PeerUnavailableError: the API server does not answer.
     """
     return credentials_of(await _credentials_secret(environment, namespace, cluster, spec))
