@@ -115,6 +115,8 @@ class NodeHttpServer:
     def __init__(self, controller: ControllerView) -> None:
         self.server_ssl: ssl.SSLContext | None = None
         """TLS of the port; set before `start`."""
+        self.plain_allowed = False
+        """Whether the port also serves plain HTTP if it has TLS; set before `start`."""
         self._controller = controller
         self._changes = ChangeRoutes(controller)
         self._port: HttpPort | None = None
@@ -124,7 +126,7 @@ class NodeHttpServer:
     async def start(self, host: str, port: int) -> None:
         """Listen; a port in use raises OSError."""
         self._port = HttpPort(self._application(), shutdown_s=_SHUTDOWN_S)
-        await self._port.start(host, port, self.server_ssl)
+        await self._port.start(host, port, self.server_ssl, plain_allowed=self.plain_allowed)
 
     async def stop(self) -> None:
         """End event streams and close."""

@@ -28,6 +28,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from controller_core.channel.certificate_names import PeerCertificate
 from controller_core.raft.types import Message, MessageType
 from controller_core.server.node.types import Receiver
 from controller_core.server.peers.codec import (
@@ -37,10 +38,12 @@ from controller_core.server.peers.codec import (
     GreetingReply,
     encode_message,
 )
-from controller_core.server.peers.greeting_rules import Address, Identity, KnownPeer, judge
+from controller_core.server.peers.greeting_rules import Address, Identity, KnownPeer, is_of_member, judge
 from controller_core.server.peers.links import IncomingLink, OutgoingLink, PeerRefusedError
 from controller_core.server.peers.name_resolver import Resolver
+from controller_core.server.peers.peer_port import INCOMING_MAX, PeerPort
 from controller_core.server.peers.refusals import PeerRefusals
+from controller_core.server.settings.certificates import PeerTls
 
 DIAL_PAUSE_MIN_S: Final = 0.02
 DIAL_PAUSE_S_MAX: Final = 0.3
@@ -51,8 +54,6 @@ With the pause it bounds the silence after a network has healed: the kernel itse
 after 1, 2, 4 ... s."""
 REFUSED_PAUSE_S: Final = 1.0
 """Before a peer that refused is dialled again."""
-INCOMING_MAX: Final = 256
-"""Connections on the peers' port; a cluster has one from each peer."""
 REFUSED_NODES_MAX: Final = 256
 """Ids whose refused greeting is remembered, to log it once; then all are forgotten."""
 
@@ -73,8 +74,7 @@ class PeerTransport:
         incarnation: str = "",
         address: str = "",
         bind_host: str | None = None,
-        server_ssl: ssl.SSLContext | None = None,
-        client_ssl: ssl.SSLContext | None = None,
+        tls: PeerTls | None = None,
     ) -> None:
         """Prepare to listen on this node's own port and to dial the others.
 
@@ -85,8 +85,7 @@ class PeerTransport:
             incarnation: of this node's store.
             address: remoting address of this node, to be told to the others.
             bind_host: interface to listen on; None for all.
-            server_ssl: TLS for incoming connections; None for plain TCP.
-            client_ssl: TLS for outgoing connections; None for plain TCP.
+            tls: TLS of both directions; None for plain TCP.
         """
         self.on_greeted: Callable[[Greeting], None] = lambda _greeting: None
         """Called with the greeting of each peer that was accepted."""
@@ -104,10 +103,9 @@ class PeerTransport:
         self._port = peers[node_id][1]
         self._peers = {peer_id: KnownPeer((where,)) for peer_id, where in peers.items()}
         self._bind_host = bind_host
-        self._server_ssl = server_ssl
-        self._client_ssl = client_ssl
+        self._tls = tls
         self._receiver: Receiver | None = None
-        self._server: asyncio.Server | None = None
+        self._listening = PeerPort(tls)
         self._stopped = False
         self._links: dict[int, OutgoingLink] = {}
         self._incoming: set[IncomingLink] = set()
@@ -124,19 +122,14 @@ class PeerTransport:
             OSError: the port cannot be had.
         """
         self._receiver = receiver
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            self._accept, self._bind_host, self._port, ssl=self._server_ssl
-        )
+        await self._listening.listen(self._accept, self._bind_host, self._port)
         for peer_id in self._peers:
             self._begin_dialling(peer_id)
 
     @property
     def port(self) -> int:
         """The port this node listens on."""
-        if self._server is None:
-            raise RuntimeError("the transport is not started")
-        return int(self._server.sockets[0].getsockname()[1])
+        return self._listening.port
 
     @property
     def exclusion(self) -> str | None:
@@ -159,7 +152,7 @@ class PeerTransport:
         for node_id, known in peers.items():
             self.set_peer(node_id, *known.addresses, incarnation=known.incarnation)
         for link in list(self._incoming):
-            if link.greeting is not None and self._judge(link.greeting).reason:
+            if link.greeting is not None and self._judge(link.greeting, link.certificate).reason:
                 link.close()
 
     def set_peer(self, node_id: int, *addresses: Address, incarnation: str = "") -> None:
@@ -177,7 +170,7 @@ class PeerTransport:
             return
         self.remove_peer(node_id)
         self._peers[node_id] = known
-        if self._server is not None:
+        if self._listening.is_listening:
             self._begin_dialling(node_id)
 
     def remove_peer(self, node_id: int) -> None:
@@ -227,8 +220,7 @@ class PeerTransport:
         """Close all connections; messages under way are lost."""
         # The listener first, so that no peer connects to a node that ends.
         self._stopped = True
-        if self._server is not None:
-            self._server.close()
+        await self._listening.close()
         tasks = list(self._dialling.values())
         self._dialling.clear()
         for task in tasks:
@@ -239,8 +231,7 @@ class PeerTransport:
             link.close()
         await asyncio.gather(*(link.closed for link in links))
         self._links.clear()
-        if self._server is not None:
-            await self._server.wait_closed()
+        await self._listening.wait_closed()
 
     def _accept(self) -> IncomingLink:
         if self._receiver is None:
@@ -251,24 +242,26 @@ class PeerTransport:
 
     def _made(self, link: IncomingLink) -> None:
         # Not before: of a TLS handshake that fails, a protocol hears nothing at all.
-        if self._stopped or len(self._incoming) >= INCOMING_MAX:
+        if self._stopped or len(self._incoming) >= INCOMING_MAX or not self._listening.made(link):
             link.close()
             return
         self._incoming.add(link)
         link.closed.add_done_callback(lambda _: self._incoming.discard(link))
 
-    def _judge(self, greeting: Greeting) -> GreetingReply:
-        return judge(greeting, self._own, self._peers, waiting=self.waiting)
+    def _judge(self, greeting: Greeting, certificate: PeerCertificate | None) -> GreetingReply:
+        return judge(greeting, self._own, self._peers, waiting=self.waiting, certificate=certificate)
 
-    def _take_greeting(self, greeting: Greeting) -> GreetingReply:
-        reply = self._judge(greeting)
+    def _take_greeting(self, link: IncomingLink, greeting: Greeting) -> GreetingReply:
+        certificate = link.certificate
+        reply = self._judge(greeting, certificate)
         if greeting.asks:
             fresh = not reply.reason and not self.has_log()
             answer = self._own.reply(why=GreetingAnswer.FOUNDING) if fresh else reply
-            # A peer that dials in TLS has shown a certificate of the members' authority.
-            is_proven = self._server_ssl is not None
+            known = self._peers.get(greeting.from_id)
+            is_proven = certificate is not None and known is not None and is_of_member(certificate, known)
             return replace(answer, incarnation=self._own.incarnation) if is_proven else answer
         if not reply.reason:
+            self._listening.keep(link)
             self._refused.pop(greeting.from_id, None)
             if greeted := self._seen.get(greeting.from_id):
                 greeted.set()
@@ -335,27 +328,38 @@ class PeerTransport:
 
     async def _try(self, node_id: int, where: Address) -> OutgoingLink | None:
         """Return an accepted connection, None if the peer cannot be reached now."""
+        ways = [None if self._tls is None else self._tls.client]
+        if self._tls is not None and self._tls.plain_allowed:
+            ways.append(None)
+        try:
+            for client_ssl in ways:
+                if (link := await self._try_once(node_id, where, client_ssl)) is not None:
+                    self._refusals.pop(node_id, None)
+                    return link
+        except PeerRefusedError as error:
+            self._note_refusal(node_id, error.reply)
+        return None
+
+    async def _try_once(
+        self, node_id: int, where: Address, client_ssl: ssl.SSLContext | None
+    ) -> OutgoingLink | None:
         link = OutgoingLink(self._own.greeting(node_id, self._peers[node_id].incarnation))
         try:
             async with asyncio.timeout(DIAL_S_MAX):
                 address = await self._resolver.resolve(*where)
-                name = where[0] if self._client_ssl else None
+                name = where[0] if client_ssl else None
                 loop = asyncio.get_running_loop()
-                await loop.create_connection(
-                    lambda: link, *address, ssl=self._client_ssl, server_hostname=name
-                )
+                await loop.create_connection(lambda: link, *address, ssl=client_ssl, server_hostname=name)
                 await link.ready
-        except PeerRefusedError as error:
-            self._note_refusal(node_id, error.reply)
+        except PeerRefusedError:
             self._discard(link)
-            return None
+            raise
         except (OSError, TimeoutError):
             self._discard(link)
             return None
         except asyncio.CancelledError:
             self._discard(link)
             raise
-        self._refusals.pop(node_id, None)
         return link
 
     def _discard(self, link: OutgoingLink) -> None:

@@ -2,7 +2,7 @@
 
 | request | taken from |
 |---|---|
-| 1009, 1011, 1002 with `designateElect` | loopback, a certificate, `rmqhaToken`; `plainAdminRequests` |
+| 1009, 1011, 1002 with `designateElect` | loopback, certificate of an administrator, token; `plainAdminRequests` |
 | 1001 | the master that it names |
 | every other one | everybody |
 
@@ -35,6 +35,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from controller_core.channel.certificate_names import PeerCertificate, is_administrator
 from controller_core.channel.log_rate import LogRate
 from controller_core.groups.errors import AmbiguousGroupError
 from controller_core.groups.keys import BrokerId, ReplicaKey
@@ -52,8 +53,8 @@ from controller_core.server.settings.config import Settings
 from controller_core.server.settings.live_config import LiveConfig
 
 ADMIN_REMARK: Final = (
-    "this request is taken from loopback, with a client certificate or with the cluster's token in the field "
-    f"{TOKEN_FIELD}; plainAdminRequests=true takes it from everywhere"
+    "this request is taken from loopback, with an administrator's certificate or with the cluster's token in "
+    f"the field {TOKEN_FIELD}; plainAdminRequests=true takes it from everywhere"
 )
 _ADMIN: Final = frozenset({RequestCode.UPDATE_CONTROLLER_CONFIG, RequestCode.CLEAN_BROKER_DATA})
 _log_refused: Final = LogRate(logging.getLogger(__name__), logging.WARNING)
@@ -74,12 +75,21 @@ class SenderRules:
         self._config: Final = config
 
     def refusal(
-        self, channel_id: int, request: RemotingCommand, *, has_certificate: bool
+        self, channel_id: int, request: RemotingCommand, certificate: PeerCertificate | None
     ) -> RemotingCommand | None:
-        """Return the answer to a request that its sender must not make; None if it may."""
+        """Return the answer to a request that its sender must not make; None if it may.
+
+        Args:
+            channel_id: of the connection.
+            request: what came.
+            certificate: what the sender has shown, if anything.
+        """
         if request.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
             return self._alter_refusal(channel_id, request)
-        if not _is_admin(request) or has_certificate or self._may_administer(channel_id, request):
+        allowed = self._config.settings.admin_names
+        if not _is_admin(request) or is_administrator(certificate, allowed):
+            return None
+        if self._may_administer(channel_id, request):
             return None
         host = self._heartbeats.host_of(channel_id)
         _log_refused("request %d from %s is refused: %s", request.code, host, ADMIN_REMARK)
