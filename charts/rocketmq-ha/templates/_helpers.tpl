@@ -79,7 +79,8 @@ The operator's permissions in the namespaces that it watches: exactly those that
 - apiGroups: [""]
   resources: [services]
   verbs: [get, list, watch, create, patch, delete]
-# The token of a cluster's controllers, by its name: without `list` the operator cannot discover other Secrets.
+# The token and the certificates of a cluster's controllers, by their names: without `list` the operator cannot discover
+# other Secrets.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, create, patch]

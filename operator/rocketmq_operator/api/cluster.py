@@ -11,6 +11,7 @@ from rocketmq_operator.api.listeners import Listeners, ListenerStatuses
 from rocketmq_operator.api.pods.jvm import Jvm
 from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
 from rocketmq_operator.api.proxy import Proxy
+from rocketmq_operator.api.tls import TlsSpec
 
 VERSION_DEFAULT = "5.5.0"
 IMAGE_LENGTH_MAX = 512
@@ -87,6 +88,8 @@ class RocketMQClusterSpec(SpecModel):
     """Who elects masters."""
     proxy: Proxy = Proxy()
     """Who speaks gRPC with clients."""
+    tls: TlsSpec = TlsSpec()
+    """Certificates of the cluster's processes."""
     listeners: Listeners = ()
     """How clients outside the network of the pods reach the brokers; clients inside need none."""
     paused: bool = False
@@ -117,7 +120,8 @@ class RocketMQClusterStatus(StatusModel):
     observed_generation: Annotated[int, Field(ge=0)] = 0
     """The generation that was acted on."""
     conditions: Conditions = ()
-    """Ready, QuorumHealthy, ProxyReady, ListenersReady, Progressing, VersionSound, PodsAccepted, Paused."""
+    """Ready, QuorumHealthy, ProxyReady, ListenersReady, CertificatesValid, Progressing, VersionSound,
+    PodsAccepted, Paused."""
     version: Annotated[str, Field(max_length=32)] = ""
     """Version of RocketMQ that the spec requests."""
     leader: Annotated[str, Field(max_length=253)] = ""

@@ -38,6 +38,8 @@ from rocketmq_operator.clients.api import (
     KubeApi,
     PeerUnavailableError,
 )
+from rocketmq_operator.clients.controllers_trust import ControllersTrust
+from rocketmq_operator.handlers.observing.certificates import observe_tls
 from rocketmq_operator.handlers.observing.claims import BrokerNameClaims
 from rocketmq_operator.plan.cluster.children import CONTROLLER, NAME_SERVER
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
@@ -47,7 +49,7 @@ from rocketmq_operator.plan.cluster.observed_controllers import (
     parse_controllers,
 )
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common.objects import BROKER, Owner, by_key, cluster_ip
+from rocketmq_operator.plan.common.objects import BROKER, ObjectKey, Owner, by_key, cluster_ip
 from rocketmq_operator.plan.common.observation import ObservationError
 from rocketmq_operator.plan.common.report_servers import parse_report_servers
 from rocketmq_operator.plan.group.observed import (
@@ -58,6 +60,8 @@ from rocketmq_operator.plan.group.observed import (
     parse_group,
 )
 from rocketmq_operator.plan.pods.observed import parse_pod
+from rocketmq_operator.plan.tls.controllers import TlsMode, tls_mode
+from rocketmq_operator.plan.tls.observed import NO_TLS
 
 _LOG: Final = logging.getLogger(__name__)
 _VALUE_CHARS_MAX: Final = 64
@@ -96,6 +100,7 @@ class Environment:
         companions: the client for companions.
         brokers: the client for brokers and name servers.
         claims: who claims which topic or consumer group, as it was found lately.
+        trust: which authorities the clusters' controllers are verified with, as it was found lately.
     """
 
     kube: KubeApi
@@ -106,6 +111,7 @@ class Environment:
     companions: CompanionApi
     brokers: BrokerApi
     claims: BrokerNameClaims = field(default_factory=BrokerNameClaims)
+    trust: ControllersTrust = field(default_factory=ControllersTrust)
 
 
 async def get_unless_deleted(environment: Environment, kind: str, namespace: str, name: str) -> Json | None:
@@ -142,6 +148,12 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
     found = [item for items in lists for item in items] + ([] if secret is None else [secret])
     children = by_key(item for item in found if GROUP_LABEL not in _labels(item))
     token = token_of(secret) or environment.new_token()
+    environment.trust.note(namespace, name, children.get(ObjectKey("ConfigMap", names.trust(name))))
+    parsed_pods = {pod.name: pod for pod in map(parse_pod, pods)}
+    live = children.get(ObjectKey("StatefulSet", names.controllers(name)))
+    tls = NO_TLS
+    if tls_mode(spec.tls, live, parsed_pods.values()) is not TlsMode.DISABLED:
+        tls = await observe_tls(environment.kube, namespace, name, spec.tls)
     return ObservedCluster(
         now=environment.now(),
         owner=owner_of(resource, CLUSTER_KIND.kind),
@@ -154,7 +166,8 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
         ),
         token=token,
         controllers=await _observe_controllers(environment.controllers_of(namespace, name, token)),
-        pods={pod.name: pod for pod in map(parse_pod, pods)},
+        pods=parsed_pods,
+        tls=tls,
         name_server_pods={pod.name: pod for pod in map(parse_pod, name_server_pods)},
         claims={claim["metadata"]["name"]: claim for claim in claims if GROUP_LABEL not in _labels(claim)},
         brokers_ready=sum(
@@ -179,9 +192,10 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
     status = BrokerGroupStatus.model_validate(resource.get("status") or {})
     labels = {CLUSTER_LABEL: spec.cluster, GROUP_LABEL: name}
     kinds = (*GROUP_KINDS, "Pod", FAILOVER_KIND.kind)
-    (cluster, secret), (*services, report_servers), (*children, pods, records) = await asyncio.gather(
+    (cluster, trust, secret), (*services, report_servers), (*children, pods, records) = await asyncio.gather(
         asyncio.gather(
             environment.kube.get(CLUSTER_KIND.kind, namespace, spec.cluster),
+            environment.kube.get("ConfigMap", namespace, names.trust(spec.cluster)),
             environment.kube.get("Secret", namespace, names.token_secret(spec.cluster)),
         ),
         # Why by component: by the cluster's label alone come the Services of all its groups too. Why by
@@ -198,6 +212,7 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
         asyncio.gather(*(environment.kube.find(kind, namespace, labels) for kind in kinds)),
     )
     cluster_ = None if cluster is None else cluster_spec(cluster)
+    environment.trust.note(namespace, spec.cluster, trust)
     controllers_answered, group, failovers = await _ask_controllers(
         environment, namespace, name, spec.cluster, (cluster_, token_of(secret))
     )

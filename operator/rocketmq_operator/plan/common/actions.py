@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rocketmq_operator.api.names import WANTED_HASH_ANNOTATION
+from rocketmq_operator.plan.common.certificate_steps import IssueCertificates, WriteAuthority
 from rocketmq_operator.plan.common.objects import (
     IDENTITY_LABELS,
     Children,
@@ -157,7 +158,18 @@ class DeleteRoute:
         return f"delete the routes of {self.topic} at {self.address}"
 
 
-Step = Apply | ApplyStatus | Delete | Designate | ChangeMembers | WriteMetadata | DeleteMetadata | DeleteRoute
+Step = (
+    Apply
+    | ApplyStatus
+    | Delete
+    | Designate
+    | ChangeMembers
+    | WriteMetadata
+    | DeleteMetadata
+    | DeleteRoute
+    | WriteAuthority
+    | IssueCertificates
+)
 
 
 @dataclass(frozen=True, slots=True)
