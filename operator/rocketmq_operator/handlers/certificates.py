@@ -38,8 +38,7 @@ def authority_secret(observed: ObservedCluster, step: WriteAuthority) -> Json:
     Raises:
         CertificateError: the given authority cannot be used.
     """
-    name = names.authority_secret(observed.owner.name)
-    texts = secret_texts(observed.tls.secrets.get(name))
+    texts = secret_texts(observed.tls.secrets.get(step.secret))
     pairs = {entry: pair for entry in _ORDER if (pair := certified_key(texts, entry)) is not None}
     match step.change:
         case AuthorityChange.CREATE:
@@ -51,7 +50,7 @@ def authority_secret(observed: ObservedCluster, step: WriteAuthority) -> Json:
         case AuthorityChange.DROP_OLD:
             del pairs[OLD]
     bundle = "".join(pairs[entry].certificate for entry in _ORDER if entry in pairs)
-    return _secret(observed, name, _entries(pairs) | {TRUST_KEY: bundle}, changed=True)
+    return _secret(observed, step.secret, _entries(pairs) | {TRUST_KEY: bundle}, changed=True)
 
 
 def issued_secret(observed: ObservedCluster, step: IssueCertificates) -> Json:

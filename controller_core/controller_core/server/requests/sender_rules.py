@@ -2,7 +2,7 @@
 
 | request | taken from |
 |---|---|
-| 1009, 1011, 1002 with `designateElect` | loopback, certificate of an administrator, token; `plainAdminRequests` |
+| 1009, 1011, 1002 with `designateElect` | loopback, an admin's certificate, token; `plainAdminRequests` |
 | 1001 | the master that it names |
 | every other one | everybody |
 

@@ -68,8 +68,8 @@ class TlsKeys:
         "peerTlsMode",
         "enforcing",
         "Between controllers, once peerTlsCertPath is given: enforcing speaks TLS only; permissive accepts "
-        "TLS and plain TCP, and dials in TLS first. Use permissive on all controllers while the cluster moves to "
-        "TLS, or away from it.",
+        "TLS and plain TCP, and dials in TLS first. Use permissive on all controllers while the cluster "
+        "moves to TLS, or away from it.",
     )
     http_tls_cert_path: str = text_key(
         "httpTlsCertPath", "", "Certificate chain of the HTTP port, PEM; with it HTTP is HTTPS."

@@ -154,6 +154,7 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
     tls = NO_TLS
     if tls_mode(spec.tls, live, parsed_pods.values()) is not TlsMode.DISABLED:
         tls = await observe_tls(environment.kube, namespace, name, spec.tls)
+        children |= by_key(tls.secrets.values())
     return ObservedCluster(
         now=environment.now(),
         owner=owner_of(resource, CLUSTER_KIND.kind),

@@ -46,7 +46,7 @@ from rocketmq_operator.plan.common.waits import PAUSED, unknown_address
 from rocketmq_operator.plan.pods.lost_members import free_lost
 from rocketmq_operator.plan.pods.observed import of_older_revision
 from rocketmq_operator.plan.tls.controllers import TlsMode, trust_config_map, wanted_hosts
-from rocketmq_operator.plan.tls.steps import certificates_plan
+from rocketmq_operator.plan.tls.steps import CertificateSecrets, certificates_plan
 
 _NOT_NEEDED: Final = {PROXY: "no proxy needs it", ROUTE_FRONT: "no listener needs it"}
 """Why objects of these components go that the spec does not ask for."""
@@ -104,8 +104,10 @@ def _certificates(observed: ObservedCluster, mode: TlsMode) -> ResourcePlan:
     if mode is TlsMode.DISABLED:
         return NO_STEPS
     owner = observed.owner
-    secret = names.controller_certificates(owner.name)
-    return certificates_plan(observed.tls, observed.spec.tls, secret, wanted_hosts(owner), observed.now)
+    secrets = CertificateSecrets(
+        names.authority_secret(owner.name), names.controller_certificates(owner.name)
+    )
+    return certificates_plan(observed.tls, observed.spec.tls, secrets, wanted_hosts(owner), observed.now)
 
 
 def _trust(observed: ObservedCluster, mode: TlsMode) -> tuple[Json, ...]:

@@ -16,8 +16,15 @@ class AuthorityChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WriteAuthority:
-    """Change the Secret with a cluster's authority."""
+    """Change the Secret with a cluster's authority.
 
+    Attributes:
+        secret: its name.
+        change: which change.
+        why: for the plan's reader.
+    """
+
+    secret: str
     change: AuthorityChange
     why: str
 

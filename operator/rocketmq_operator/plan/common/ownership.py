@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rocketmq_operator.plan.common.actions import Apply, ResourcePlan, Wait, name_taken
+from rocketmq_operator.plan.common.certificate_steps import IssueCertificates, WriteAuthority
 from rocketmq_operator.plan.common.objects import Children, Live, ObjectKey, Owner, key_of
 from rocketmq_operator.plan.common.objects import is_ours as is_child
 
@@ -86,6 +87,11 @@ def unknown_names(
         key_of(step.body)
         for step in plan.steps
         if isinstance(step, Apply) and _creates_objects(step, children)
+    } | {
+        ObjectKey("Secret", step.secret)
+        for step in plan.steps
+        if isinstance(step, WriteAuthority | IssueCertificates)
+        and ObjectKey("Secret", step.secret) not in children
     }
     if not made:
         return frozenset()

@@ -17,6 +17,7 @@ Certificates are renewed some days before their end, when their names change, an
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -29,27 +30,44 @@ from rocketmq_operator.plan.common.certificate_steps import (
 )
 from rocketmq_operator.plan.tls.observed import CertificateFacts, ObservedAuthority, ObservedTls
 
+
+@dataclass(frozen=True, slots=True)
+class CertificateSecrets:
+    """The names of a cluster's Secrets with certificates: the authority's, and the controllers'."""
+
+    authority: str
+    issued: str
+
+
 SPREAD: Final = timedelta(minutes=10)
 EXPIRES_SOON: Final = timedelta(days=7)
 """A certificate this near to its end was not renewed for some reason, and a person must look."""
 
 
 def certificates_plan(
-    observed: ObservedTls, spec: TlsSpec, secret: str, wanted: Mapping[str, frozenset[str]], now: datetime
+    observed: ObservedTls,
+    spec: TlsSpec,
+    secrets: CertificateSecrets,
+    wanted: Mapping[str, frozenset[str]],
+    now: datetime,
 ) -> ResourcePlan:
     """Return the next change of a cluster's certificates; it waits while a Secret is missing.
 
     Args:
         observed: the certificates.
         spec: what a person asks of them.
-        secret: the name of the controllers' Secret.
+        secrets: the names of the Secrets.
         wanted: the hosts of each controller's certificate by the controller's id.
         now: the wall clock.
     """
-    notes = _given_notes(observed, spec) + _expiry_notes(observed, secret, now)
+    notes = _given_notes(observed, spec) + _expiry_notes(observed, secrets.issued, now)
     change = authority_change(observed, spec, now)
     if change is not None:
-        return ResourcePlan((change,), _FIRST if observed.authority is None else None, notes)
+        return ResourcePlan(
+            (WriteAuthority(secrets.authority, *change),),
+            _FIRST if observed.authority is None else None,
+            notes,
+        )
     if observed.authority is None:
         return ResourcePlan((), Wait("AuthorityMissing", observed.given_problem))
     due = {
@@ -59,7 +77,7 @@ def certificates_plan(
     }
     if due or observed.controllers_bundle != observed.bundle:
         why = next(iter(due.values()), "trusted authorities changed")
-        step = IssueCertificates(secret, dict(wanted), frozenset(due), why)
+        step = IssueCertificates(secrets.issued, dict(wanted), frozenset(due), why)
         return ResourcePlan((step,), None if observed.controllers else _FIRST, notes)
     return ResourcePlan((), None, notes) if notes else NO_STEPS
 
@@ -100,22 +118,24 @@ def _expiry_notes(observed: ObservedTls, secret: str, now: datetime) -> tuple[Wa
     return () if found is None else (found,)
 
 
-def authority_change(observed: ObservedTls, spec: TlsSpec, now: datetime) -> WriteAuthority | None:
-    """Return the next change of the authority, None if none is due."""
+def authority_change(
+    observed: ObservedTls, spec: TlsSpec, now: datetime
+) -> tuple[AuthorityChange, str] | None:
+    """Return the next change of the authority and its reason, None if none is due."""
     authority = observed.authority
     if authority is None:
         if spec.authority.secret_name is not None and observed.given is None:
             return None
-        return WriteAuthority(AuthorityChange.CREATE, "missing")
+        return (AuthorityChange.CREATE, "missing")
     since = now - authority.changed_at if authority.changed_at is not None else SPREAD
     if why := _replacement_reason(authority, observed, spec, now):
-        return WriteAuthority(AuthorityChange.TRUST_NEXT, why)
+        return (AuthorityChange.TRUST_NEXT, why)
     if authority.next is not None:
         if since >= SPREAD or authority.current.not_after <= now:
-            return WriteAuthority(AuthorityChange.SIGN_WITH_NEXT, "the next authority is trusted everywhere")
+            return (AuthorityChange.SIGN_WITH_NEXT, "the next authority is trusted everywhere")
         return None
     if authority.old is not None and since >= SPREAD and _all_signed_by(authority.current, observed):
-        return WriteAuthority(AuthorityChange.DROP_OLD, "no certificate is of the former authority")
+        return (AuthorityChange.DROP_OLD, "no certificate is of the former authority")
     return None
 
 

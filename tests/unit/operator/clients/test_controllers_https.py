@@ -122,11 +122,11 @@ async def test_a_cluster_without_authorities_is_asked_over_http_and_new_ones_cou
     trust = ControllersTrust()
     assert [way.scheme for way in trust.ways(*WHERE)] == ["http"]
     trust = noted(new_authority("former", DAY, NOW), "required")
-    async with serving(server_context(tmp_path, authority)) as served:
-        async with asking(served.host, trust) as client:
-            assert await client.nodes() == [None]
-            trust.note(*WHERE, {"data": {"ca.crt": authority.certificate, "controllers-https": "required"}})
-            assert await client.nodes() != [None]
+    context = server_context(tmp_path, authority)
+    async with serving(context) as served, asking(served.host, trust) as client:
+        assert await client.nodes() == [None]
+        trust.note(*WHERE, {"data": {"ca.crt": authority.certificate, "controllers-https": "required"}})
+        assert await client.nodes() != [None]
 
 
 def test_unreadable_authorities_never_lead_to_plain_http() -> None:

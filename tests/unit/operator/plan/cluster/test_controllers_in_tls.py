@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cryptography import x509
 
 from controller_core.server.settings.certificates import Tls
@@ -68,9 +69,8 @@ async def test_the_start_script_gives_each_controller_its_own_certificate(tmp_pa
         (certificates / key).write_text(text)
     script = world.get("ConfigMap", SET)["data"]["start.sh"]
     own = tmp_path / "own"
-    part = script[script.index(f'case "${{{VARIABLE}') : script.index("exec ")].replace(
-        names.TLS_PATH, str(certificates)
-    )
+    part = script[script.index(f'case "${{{VARIABLE}') : script.index("exec ")]
+    part = part.replace(names.TLS_PATH, str(certificates))
     for mode, plain in (("enforcing", "reads"), ("permissive", "all"), ("", "none")):
         text = "controllerDLegerGroup=main\ncontrollerDLegerPeers=n0-a:1;n1-b:1\ncontrollerDLegerSelfId=n1\n"
         own.write_text(text)
@@ -200,6 +200,17 @@ async def test_certificates_that_a_person_deletes_are_made_anew() -> None:
     assert _signers(world) != first
     assert births == world.kube.births
     assert world.condition("CertificatesValid", KIND, "main") == ("True", "Valid")
+
+
+@pytest.mark.parametrize("name", ["main-ca", f"{SET}-tls"])
+async def test_a_secret_of_somebody_else_is_not_written_over(name: str) -> None:
+    world = OperatorWorld(cluster={})
+    metadata = {"name": name, "namespace": "shop"}
+    world.kube.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"own": "eA=="}})
+    for _ in range(3):
+        await world.one_pass()
+    assert world.get("Secret", name)["data"] == {"own": "eA=="}
+    assert world.condition("Ready", KIND, "main") == ("False", "NameTaken")
 
 
 def _give(world: OperatorWorld, name: str) -> None:

@@ -14,13 +14,20 @@ from rocketmq_operator.plan.common.certificate_steps import (
 from rocketmq_operator.plan.tls.controllers import TlsMode
 from rocketmq_operator.plan.tls.observed import CertificateFacts, ObservedAuthority, ObservedTls
 from rocketmq_operator.plan.tls.status import certificates_finding
-from rocketmq_operator.plan.tls.steps import SPREAD, authority_change, certificates_plan, renewal_reason
+from rocketmq_operator.plan.tls.steps import (
+    SPREAD,
+    CertificateSecrets,
+    authority_change,
+    certificates_plan,
+    renewal_reason,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTS = frozenset({"main-controller-0.main-controller.shop.svc"})
 SPEC = TlsSpec()
 GIVEN = TlsSpec.model_validate({"authority": {"secretName": "mine"}})
 SECRET = "main-controller-tls"  # noqa: S105 - a Secret's name
+SECRETS = CertificateSecrets("main-ca", SECRET)
 
 
 def authority(key: str, days: float = 1_000) -> CertificateFacts:
@@ -68,7 +75,7 @@ def test_an_authority_changes_in_steps(
     found: ObservedTls, spec: TlsSpec, change: AuthorityChange | None
 ) -> None:
     step = authority_change(found, spec, NOW)
-    assert (None if step is None else step.change) is change
+    assert (None if step is None else step[0]) is change
 
 
 @pytest.mark.parametrize(
@@ -94,25 +101,25 @@ def test_a_certificate_that_ends_with_its_authority_is_not_renewed_in_a_circle()
 
 def test_a_plan_waits_for_the_first_certificates_and_never_for_later_ones() -> None:
     wanted = {"n0": HOSTS}
-    first = certificates_plan(ObservedTls(), SPEC, SECRET, wanted, NOW)
-    assert first.steps == (WriteAuthority(AuthorityChange.CREATE, "missing"),)
+    first = certificates_plan(ObservedTls(), SPEC, SECRETS, wanted, NOW)
+    assert first.steps == (WriteAuthority("main-ca", AuthorityChange.CREATE, "missing"),)
     assert first.wait is not None
     without = replace(observed(authority("a")), controllers={})
-    second = certificates_plan(without, SPEC, SECRET, wanted, NOW)
+    second = certificates_plan(without, SPEC, SECRETS, wanted, NOW)
     assert second.steps == (IssueCertificates(SECRET, wanted, frozenset({"n0"}), "missing"),)
     assert second.wait is not None
     later = replace(observed(authority("a")), controllers={"n0": certificate(days=3)})
-    third = certificates_plan(later, SPEC, SECRET, wanted, NOW)
+    third = certificates_plan(later, SPEC, SECRETS, wanted, NOW)
     assert [step.why for step in third.steps if isinstance(step, IssueCertificates)] == ["ends on 2026-01-04"]
     assert third.wait is None
     bundle = replace(observed(authority("a")), controllers_bundle="older")
-    fourth = certificates_plan(bundle, SPEC, SECRET, wanted, NOW)
+    fourth = certificates_plan(bundle, SPEC, SECRETS, wanted, NOW)
     assert fourth.steps == (IssueCertificates(SECRET, wanted, frozenset(), "trusted authorities changed"),)
 
 
 def test_a_certificate_near_its_end_is_noted_for_an_event_while_it_is_renewed() -> None:
     found = replace(observed(authority("a")), controllers={"n0": certificate(days=7)})
-    plan = certificates_plan(found, SPEC, SECRET, {"n0": HOSTS}, NOW)
+    plan = certificates_plan(found, SPEC, SECRETS, {"n0": HOSTS}, NOW)
     assert [(note.reason, note.message) for note in plan.notes] == [
         ("ExpiresSoon", f"n0.crt of Secret {SECRET} ends on 2026-01-08")
     ]
@@ -120,7 +127,7 @@ def test_a_certificate_near_its_end_is_noted_for_an_event_while_it_is_renewed() 
 
 def test_a_given_authority_that_is_gone_is_noted_and_blocks_nothing() -> None:
     found = replace(observed(authority("a")), given_problem="Secret mine is missing")
-    plan = certificates_plan(found, GIVEN, SECRET, {"n0": HOSTS}, NOW)
+    plan = certificates_plan(found, GIVEN, SECRETS, {"n0": HOSTS}, NOW)
     assert (plan.steps, plan.wait) == ((), None)
     assert [note.message for note in plan.notes] == ["Secret mine is missing"]
 
