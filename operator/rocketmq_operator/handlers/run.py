@@ -155,6 +155,7 @@ class Operator:
             CompanionsClient(session),
             BrokersClient(),
             trust=self._trust,
+            note_certificates=self.metrics.note_certificates,
         )
         self._cached: Final = replace(environment, kube=self.reflections)
         self._context: Final = PassContext(

@@ -61,7 +61,7 @@ from rocketmq_operator.plan.group.observed import (
 )
 from rocketmq_operator.plan.pods.observed import parse_pod
 from rocketmq_operator.plan.tls.controllers import TlsMode, tls_mode
-from rocketmq_operator.plan.tls.observed import NO_TLS
+from rocketmq_operator.plan.tls.observed import NO_TLS, ObservedTls
 
 _LOG: Final = logging.getLogger(__name__)
 _VALUE_CHARS_MAX: Final = 64
@@ -101,6 +101,7 @@ class Environment:
         brokers: the client for brokers and name servers.
         claims: who claims which topic or consumer group, as it was found lately.
         trust: which authorities the clusters' controllers are verified with, as it was found lately.
+        note_certificates: called with the certificates of each observed cluster; empty for one that is gone.
     """
 
     kube: KubeApi
@@ -112,6 +113,7 @@ class Environment:
     brokers: BrokerApi
     claims: BrokerNameClaims = field(default_factory=BrokerNameClaims)
     trust: ControllersTrust = field(default_factory=ControllersTrust)
+    note_certificates: Callable[[str, str, ObservedTls], None] = lambda *_: None
 
 
 async def get_unless_deleted(environment: Environment, kind: str, namespace: str, name: str) -> Json | None:
@@ -133,6 +135,7 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
     """
     resource = await get_unless_deleted(environment, CLUSTER_KIND.kind, namespace, name)
     if resource is None:
+        environment.note_certificates(namespace, name, NO_TLS)
         return None
     spec = cluster_spec(resource)
     # Why by name: permission to list Secrets is permission to read all of them.
@@ -155,6 +158,7 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
     if tls_mode(spec.tls, live, parsed_pods.values()) is not TlsMode.DISABLED:
         tls = await observe_tls(environment.kube, namespace, name, spec.tls)
         children |= by_key(tls.secrets.values())
+    environment.note_certificates(namespace, name, tls)
     return ObservedCluster(
         now=environment.now(),
         owner=owner_of(resource, CLUSTER_KIND.kind),

@@ -66,6 +66,7 @@ def cluster_plan(observed: ObservedCluster) -> ResourcePlan:
     if (refused := pod_refusal(observed)) is not None:
         return first_until_wait(
             (
+                _renewals(observed),
                 replace_broken(observed),
                 _replace_broken_name_servers(observed),
                 _free_lost_controllers(observed),
@@ -108,6 +109,11 @@ def _certificates(observed: ObservedCluster, mode: TlsMode) -> ResourcePlan:
         names.authority_secret(owner.name), names.controller_certificates(owner.name)
     )
     return certificates_plan(observed.tls, observed.spec.tls, secrets, wanted_hosts(owner), observed.now)
+
+
+def _renewals(observed: ObservedCluster) -> ResourcePlan:
+    """Renew existing certificates, whatever the spec says of the pods that use them."""
+    return _certificates(observed, observed_mode(observed)) if observed.tls.controllers else NO_STEPS
 
 
 def _trust(observed: ObservedCluster, mode: TlsMode) -> tuple[Json, ...]:

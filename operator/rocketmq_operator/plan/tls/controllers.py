@@ -64,10 +64,13 @@ def tls_mode(spec: TlsSpec, live: Live | None, pods: Collection[ObservedPod]) ->
         live: the controllers' StatefulSet; None before there is one.
         pods: those of the controllers.
     """
-    now = None if live is None else live_mode(live)
+    if live is None:
+        # Pods that outlived their StatefulSet speak in a mode that is not known: permissive hears each.
+        return TlsMode.PERMISSIVE if pods else _wanted(spec, None)
+    now = live_mode(live)
     wanted = _wanted(spec, now)
-    if live is None or now is None or now is wanted or not _all_in_template(live, pods):
-        return wanted if now is None else now
+    if now is wanted or not _all_in_template(live, pods):
+        return now
     at, target = _ORDER.index(now), _ORDER.index(wanted)
     return _ORDER[at + (1 if target > at else -1)]
 
@@ -79,7 +82,7 @@ def _wanted(spec: TlsSpec, now: TlsMode | None) -> TlsMode:
         case InternalTls.DISABLED:
             return TlsMode.DISABLED
         case None:
-            return TlsMode.ENFORCING if now is None else now
+            return TlsMode.DISABLED if now is TlsMode.DISABLED else TlsMode.ENFORCING
 
 
 def live_mode(live: Live) -> TlsMode:

@@ -12,9 +12,11 @@ from cryptography import x509
 from controller_core.server.settings.certificates import Tls
 from controller_core.server.settings.config import load
 from controller_core.server.settings.properties import parse
+from rocketmq_operator.api.tls import TlsSpec
 from rocketmq_operator.clients.certificates import new_authority
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.tls.controllers import VARIABLE, live_mode
+from rocketmq_operator.plan.pods.observed import ObservedPod
+from rocketmq_operator.plan.tls.controllers import VARIABLE, TlsMode, live_mode, tls_mode
 from rocketmq_operator.plan.tls.steps import SPREAD
 from testkit.worlds.operator import OperatorWorld
 
@@ -123,6 +125,23 @@ async def test_a_cluster_moves_to_tls_and_back_by_one_controller_and_one_mode_at
         assert modes == way
         assert {_pod_mode(pod) for pod in _controller_pods(world)} == {way[-1]}
     assert not world.has("ConfigMap", "main-trust")
+
+
+def test_pods_that_outlived_their_stateful_set_are_heard_while_they_are_replaced() -> None:
+    pod = ObservedPod(f"{SET}-0", "uid", "10.0.0.1", ready=True, deleting=False, revision="former")
+    assert tls_mode(TlsSpec(), None, [pod]) is TlsMode.PERMISSIVE
+    assert tls_mode(TlsSpec(), None, []) is TlsMode.ENFORCING
+
+
+async def test_certificates_are_renewed_while_the_spec_is_refused() -> None:
+    world = OperatorWorld(cluster={})
+    await world.settle()
+    before = _texts(world, f"{SET}-tls")
+    world.write_cluster({"controllers": {"podOverride": {"spec": {"hostNetwork": True}}}})
+    world.advance(seconds=timedelta(days=61).total_seconds())
+    await world.one_pass()
+    assert world.condition("PodsAccepted", KIND, "main") == ("False", "PodRefused")
+    assert _texts(world, f"{SET}-tls") != before
 
 
 def _controller_pods(world: OperatorWorld) -> list[Json]:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rocketmq_operator.api.tls import TlsSpec
+from rocketmq_operator.handlers.metrics import OperatorMetrics
 from rocketmq_operator.plan.common.certificate_steps import (
     AuthorityChange,
     IssueCertificates,
@@ -155,3 +156,13 @@ def test_the_condition_names_the_certificate_that_ends_first(
     assert (finding.status, finding.reason) == (status, reason)
     if reason == "Expired":
         assert finding.message == f"n0.crt of Secret {SECRET} ended on 2026-01-01"
+
+
+def test_metrics_show_when_certificates_end_until_the_cluster_is_gone() -> None:
+    metrics = OperatorMetrics(lambda: True)
+    for found, end in ((observed(authority("a")), NOW + timedelta(days=80)), (ObservedTls(), None)):
+        metrics.note_certificates("shop", "main", found)
+        value = metrics.registry.get_sample_value(
+            "rmqha_operator_certificate_end_timestamp_seconds", {"namespace": "shop", "cluster": "main"}
+        )
+        assert value == (None if end is None else end.timestamp())
