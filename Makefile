@@ -7,6 +7,7 @@ ROCKETMQ_VERSION ?= 5.5.0
 KEEP ?=
 TESTS ?= tests
 VERSION ?=
+PARTS ?=
 OUT ?= out
 DIR ?= tests/testdata/raft
 GOLDEN ?=
@@ -28,7 +29,7 @@ ORDER ?= 1
 WORKERS ?= 2
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit project_tools
 
-.PHONY: help setup demo test lint types images images-push changelog e2e e2e-full bench bench-collector bench-controller bench-failover bench-ha bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds fuzz raft-scenarios conformance chart docs docs-reference clean
+.PHONY: help setup demo test lint types images images-push images-join changelog e2e e2e-full bench bench-collector bench-controller bench-failover bench-ha bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds fuzz raft-scenarios conformance chart docs docs-reference release clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -63,6 +64,9 @@ images: ## build the images of operator, controller, sidecar and spark (docker, 
 
 images-push: ## push the images to a registry (REGISTRY=registry.example.com/, TAG=0.1.0)
 	@scripts/images push
+
+images-join: ## give the pushed images of amd64 and arm64 (tags TAG-amd64, TAG-arm64) one name (REGISTRY=, TAG=)
+	@scripts/images join amd64 arm64
 
 e2e: .venv/.ready ## test on a real Kubernetes: the cluster of KUBECONFIG, or one that the tool in KUBE_STACK starts
 	@scripts/e2e
@@ -126,6 +130,9 @@ docs: .venv/.ready ## build the site of the documents in out/site, with checked 
 
 docs-reference: .venv/.ready ## check every command and link in the documents
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/tidy/test_docs.py
+
+release: .venv/.ready ## build the files of a release in out/release (VERSION=0.2.0, PARTS="wheels,chart": some of them)
+	@$(PYTHON) -m project_tools.release $(VERSION) --out $(OUT)/release $(if $(PARTS),--parts $(PARTS))
 
 changelog: .venv/.ready ## print what the fragments in changelog.d will become, or write it (VERSION=0.2.0)
 	@.venv/bin/towncrier build --yes --version $(or $(VERSION),unreleased) $(if $(VERSION),,--draft)

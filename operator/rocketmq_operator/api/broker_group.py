@@ -22,7 +22,7 @@ from rocketmq_operator.api.common import (
 from rocketmq_operator.api.conditions import Conditions
 from rocketmq_operator.api.pods.jvm import Jvm
 from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
-from rocketmq_operator.api.rules import owned_keys, plain_properties, refused_keys, unchangeable
+from rocketmq_operator.api.rules import harmful_keys, owned_keys, plain_properties, refused_keys, unchangeable
 
 REPLICAS_MAX: Final = 7
 LOG_REPLICAS_MAX: Final = 3
@@ -74,6 +74,17 @@ ACCESS_CONTROL_KEYS: Final = (
 )
 """Keys of broker.conf that turn access control on or belong to it. Source: BrokerConfig.java 5.2.0 and
 AuthConfig.java 5.3.3 to 5.5.0."""
+
+HARMFUL_KEYS: Final = {
+    "asyncLearner": "makes every broker a learner, which is never elected",
+    "enableDLegerCommitLog": "replaces the log by one that controllers and log replicas do not know",
+    "fetchControllerAddrByDnsLookup": "makes brokers take the list of controllers for one name",
+    "haMasterAddress": "names a master, and the controllers choose the master",
+    "storePathEpochFile": "moves the file of epochs away from where a seed writes it",
+    "syncFromLastFile": "lets an empty slave skip old messages, and a seed already fills its volume",
+}
+"""Keys of broker.conf that break failovers, and why. Sources: BrokerConfig.java and MessageStoreConfig.java
+5.5.0."""
 
 
 class Durability(StrEnum):
@@ -159,6 +170,7 @@ class BrokerGroupSpec(SpecModel):
             "AccessControl",
             "belongs to access control, and members do not sign what they ask brokers: remove it",
         ),
+        harmful_keys("config", HARMFUL_KEYS),
     )
 
     cluster: Annotated[
@@ -203,8 +215,9 @@ class BrokerGroupSpec(SpecModel):
         ],
         Field(max_length=PROPERTIES_MAX),
     ] = Field(default={})
-    """Further keys of broker.conf: a letter, then letters and digits. Keys that the operator writes, and
-    those of access control, are refused. Brokers read a value as it is written here, backslashes included."""
+    """Further keys of broker.conf: a letter, then letters and digits. Keys that the operator writes,
+    those of access control, and those that break failovers are refused. Brokers read a value as it is
+    written here, backslashes included."""
     placement: Placement = Placement()
     """Where members run."""
     jvm: Jvm | None = None

@@ -14,7 +14,7 @@ Source: Kubernetes 1.29 "Validation rules" of CustomResourceDefinitions; `quanti
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -117,6 +117,30 @@ def refused_keys(field: str, keys: Sequence[str], name: str, why: str) -> Rule:
         problem=lambda spec: f"{field}.{min(set(spec.config) & set(keys))} {why}",
         reason="FieldValueForbidden",
     )
+
+
+def harmful_keys(field: str, reasons: Mapping[str, str]) -> Rule:
+    """Return the rule that a model's `config` does not contain keys that break what the operator runs.
+
+    Args:
+        field: how people know the map, for instance config.
+        reasons: why each key is refused, by key; it follows field and key in a refusal. Without a quote, as
+            it becomes a text in CEL.
+    """
+    in_cel = "{" + ", ".join(f"'{key}': '{why}'" for key, why in reasons.items()) + "}"
+    first = f"self.config.filter(key, key in {in_cel})[0]"
+    return Rule(
+        name="HarmfulKey",
+        expression=f"!self.config.exists(key, key in {in_cel})",
+        message=f"'{field}.' + {first} + ' ' + {in_cel}[{first}] + ': remove it'",
+        holds=lambda spec: not set(spec.config) & set(reasons),
+        problem=lambda spec: _describe_harmful(field, min(set(spec.config) & set(reasons)), reasons),
+        reason="FieldValueForbidden",
+    )
+
+
+def _describe_harmful(field: str, key: str, reasons: Mapping[str, str]) -> str:
+    return f"{field}.{key} {reasons[key]}: remove it"
 
 
 def plain_properties(field: str) -> Rule:

@@ -162,6 +162,12 @@ REFUSALS = (
         {"config": {"aclEnable": "true"}},
         ("config.aclEnable", "access control"),
     ),
+    RefusedChange(
+        "a key that breaks failovers",
+        "BrokerGroup",
+        {"config": {"aKey": "1", "asyncLearner": "true"}},
+        ("config.asyncLearner", "never elected"),
+    ),
     RefusedChange("a cluster that is a path", "BrokerGroup", {"cluster": "../x"}, ("cluster", "../x")),
     RefusedChange("a topic in a cluster with a blank", "Topic", {"cluster": "a b"}, ("cluster", "a b")),
     RefusedChange("a control character", "BrokerGroup", {"config": {"aKey": "1\x7f"}}, ("config", "aKey")),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from rocketmq_operator.api.broker_group import ACCESS_CONTROL_KEYS, OWNED_KEYS, BrokerGroupSpec
+from rocketmq_operator.api.broker_group import ACCESS_CONTROL_KEYS, HARMFUL_KEYS, OWNED_KEYS, BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
 from rocketmq_operator.api.proxy import OWNED_PROXY_KEYS
@@ -60,6 +60,13 @@ def test_no_key_that_the_operator_writes_may_be_given(key: str) -> None:
 def test_no_key_of_access_control_may_be_given(key: str) -> None:
     with pytest.raises(ValidationError, match=f"config.{key} belongs to access control"):
         BrokerGroupSpec.model_validate(base_spec("BrokerGroup") | {"config": {key: "x"}})
+
+
+@pytest.mark.parametrize(("key", "why"), HARMFUL_KEYS.items())
+def test_a_key_that_breaks_failovers_is_refused_with_the_reason(key: str, why: str) -> None:
+    with pytest.raises(ValidationError, match=f"HarmfulKey: config.{key} {why}: remove it"):
+        BrokerGroupSpec.model_validate(base_spec("BrokerGroup") | {"config": {"aKey": "1", key: "x"}})
+    assert "'" not in why, "the reason is a text in CEL"
 
 
 @pytest.mark.parametrize(
