@@ -154,7 +154,8 @@ def _resource(kind: str, name: str, spec: Json) -> Json:
     return {"apiVersion": API, "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
 
 
-_CERTIFICATES = {
+_SECRET = {
+    names.token_secret("main"),
     names.authority_secret("main"),
     names.controller_certificates("main"),
     names.trust("main"),
@@ -166,8 +167,8 @@ _VOLATILE = {
 
 
 def _without_keys(value: Json) -> Json:
-    """Return an object with the names of its certificates in their place: each is made with a new key."""
-    if value["metadata"]["name"] not in _CERTIFICATES:
+    """Return an object with keys and no values if it holds what is made by chance."""
+    if value["metadata"]["name"] not in _SECRET:
         return value
     metadata = {key: part for key, part in value["metadata"].items() if key != "annotations"}
     return value | {"data": sorted(value["data"]), "metadata": metadata}
