@@ -31,10 +31,9 @@ Source: NettyRemotingAbstract.java (matching by opaque, oneway, exceptions answe
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
 
-from controller_core.channel.certificate_names import PeerCertificate
 from controller_core.channel.deadlines import ConnectionProgress, ProgressDeadlines
 from controller_core.channel.errors import CallTimeoutError, ConnectionClosedError
 from controller_core.channel.log_rate import LogRate
@@ -127,7 +126,7 @@ class Connection(asyncio.Protocol):
         return self._closed
 
     @property
-    def certificate(self) -> PeerCertificate | None:
+    def certificate(self) -> Mapping[str, Any] | None:
         """Return the peer's certificate if it has shown one that a trusted authority issued."""
         return None if self._transport is None else self._transport.get_extra_info("peercert") or None
 

@@ -71,7 +71,7 @@ class HttpPort:
     async def start(
         self, host: str, port: int, context: SSLContext | None = None, *, plain_allowed: bool = False
     ) -> None:
-        """Listen, in TLS if there is a context, and in plain if there is none or `plain_allowed`.
+        """Listen, in TLS if there is a context, and in plain without one or with `plain_allowed`.
 
         Raises:
             OSError: the port cannot be had.

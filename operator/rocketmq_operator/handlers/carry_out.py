@@ -26,11 +26,12 @@ from rocketmq_operator.plan.common.actions import (
     DeleteMetadata,
     DeleteRoute,
     Designate,
+    IssueCertificates,
     Step,
     Wait,
+    WriteAuthority,
     WriteMetadata,
 )
-from rocketmq_operator.plan.common.certificate_steps import IssueCertificates, WriteAuthority
 from rocketmq_operator.plan.group.observed import ObservedGroup
 
 _EFFECT_ELSEWHERE: Final = frozenset({"StatefulSet", "Deployment", FAILOVER_KIND.kind})

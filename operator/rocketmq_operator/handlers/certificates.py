@@ -21,7 +21,7 @@ from rocketmq_operator.handlers.observing.certificates import (
 )
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common.certificate_steps import (
+from rocketmq_operator.plan.common.actions import (
     AuthorityChange,
     IssueCertificates,
     WriteAuthority,

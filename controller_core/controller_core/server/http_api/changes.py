@@ -17,10 +17,10 @@ from typing import Any, Final, Protocol, TypeVar
 
 from aiohttp import web
 
-from controller_core.channel.certificate_names import PeerCertificate, is_administrator, subject_names
 from controller_core.remoting.errors import shown
 from controller_core.remoting.text_bounds import ADDRESS_BYTES_MAX, NAME_BYTES_MAX, text_problem
 from controller_core.server.common import json_views
+from controller_core.server.common.certificate_names import PeerCertificate, is_administrator, subject_names
 from controller_core.server.common.http_errors import HttpError, json_response
 
 _LEADER_WITHIN_S: Final = 1.0

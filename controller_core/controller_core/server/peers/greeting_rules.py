@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from controller_core.channel.certificate_names import PeerCertificate, names_host, shown_names
+from controller_core.server.common.certificate_names import PeerCertificate, names_host, shown_names
 from controller_core.server.peers.codec import PROTOCOL_VERSION, Greeting, GreetingAnswer, GreetingReply
 
 Address = tuple[str, int]

@@ -20,10 +20,10 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import Final, cast
 
-from controller_core.channel.certificate_names import PeerCertificate
 from controller_core.channel.sockets import address_text
 from controller_core.raft.errors import RefusedMessageError
 from controller_core.raft.types import Message
+from controller_core.server.common.certificate_names import PeerCertificate
 from controller_core.server.node.types import Receiver
 from controller_core.server.peers.codec import (
     FRAME_BYTES_MAX,

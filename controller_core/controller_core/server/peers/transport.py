@@ -28,8 +28,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from controller_core.channel.certificate_names import PeerCertificate
 from controller_core.raft.types import Message, MessageType
+from controller_core.server.common.certificate_names import PeerCertificate
 from controller_core.server.node.types import Receiver
 from controller_core.server.peers.codec import (
     PART_BYTES,

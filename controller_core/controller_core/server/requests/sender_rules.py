@@ -35,7 +35,6 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from controller_core.channel.certificate_names import PeerCertificate, is_administrator
 from controller_core.channel.log_rate import LogRate
 from controller_core.groups.errors import AmbiguousGroupError
 from controller_core.groups.keys import BrokerId, ReplicaKey
@@ -45,6 +44,7 @@ from controller_core.remoting import headers
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import HeaderError, shown
+from controller_core.server.common.certificate_names import PeerCertificate, is_administrator
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.requests.answers import not_leader
 from controller_core.server.requests.forwarding import TOKEN_FIELD, is_forwarded
@@ -81,7 +81,7 @@ class SenderRules:
 
         Args:
             channel_id: of the connection.
-            request: what came.
+            request: the request.
             certificate: what the sender has shown, if anything.
         """
         if request.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
+from rocketmq_operator.api.cluster import TlsSpec
 from rocketmq_operator.api.names import CHANGED_ANNOTATION
-from rocketmq_operator.api.tls import TlsSpec
 from rocketmq_operator.clients.api import Json, KubeApi
 from rocketmq_operator.clients.certificates import CertificateError, CertifiedKey, check_authority, facts
 from rocketmq_operator.plan.common import names

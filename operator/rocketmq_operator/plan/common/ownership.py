@@ -19,8 +19,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from rocketmq_operator.plan.common.actions import Apply, ResourcePlan, Wait, name_taken
-from rocketmq_operator.plan.common.certificate_steps import IssueCertificates, WriteAuthority
+from rocketmq_operator.plan.common.actions import (
+    Apply,
+    IssueCertificates,
+    ResourcePlan,
+    Wait,
+    WriteAuthority,
+    name_taken,
+)
 from rocketmq_operator.plan.common.objects import Children, Live, ObjectKey, Owner, key_of
 from rocketmq_operator.plan.common.objects import is_ours as is_child
 

@@ -3,8 +3,8 @@
 An authority changes in three steps, so that each process always trusts the certificate of every other one:
 
     the authority                            step
-    there is none                            make one, or take the given one
-    is to be replaced: near its end, or      trust the next one beside it
+    it is missing                            make one, or take the given one
+    must be replaced: near its end, or       trust the next one beside it
       another one is given
     the next one is trusted long enough      sign with the next one; the former one stays trusted
     all certificates are of the new one      trust it alone
@@ -21,11 +21,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from rocketmq_operator.api.tls import TlsSpec
-from rocketmq_operator.plan.common.actions import NO_STEPS, ResourcePlan, Wait
-from rocketmq_operator.plan.common.certificate_steps import (
+from rocketmq_operator.api.cluster import TlsSpec
+from rocketmq_operator.plan.common.actions import (
+    NO_STEPS,
     AuthorityChange,
     IssueCertificates,
+    ResourcePlan,
+    Wait,
     WriteAuthority,
 )
 from rocketmq_operator.plan.tls.observed import CertificateFacts, ObservedAuthority, ObservedTls
@@ -166,7 +168,7 @@ def renewal_reason(
     spec: TlsSpec,
     now: datetime,
 ) -> str:
-    """Return why a certificate must be made anew; empty if it need not."""
+    """Return why a certificate must be renewed; empty if it need not."""
     if found is None:
         return "missing"
     if found.hosts != hosts:

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rocketmq_operator.api.tls import TlsSpec
+from rocketmq_operator.api.cluster import TlsSpec
 from rocketmq_operator.handlers.metrics import OperatorMetrics
-from rocketmq_operator.plan.common.certificate_steps import (
+from rocketmq_operator.plan.common.actions import (
     AuthorityChange,
     IssueCertificates,
     WriteAuthority,

@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from controller_core.channel.certificate_names import is_administrator, names_host, shown_names, subject_names
+from controller_core.server.common.certificate_names import (
+    is_administrator,
+    names_host,
+    shown_names,
+    subject_names,
+)
 
 CERTIFICATE: dict[str, Any] = {
     "subject": ((("organizationName", "o"),), (("commonName", "Admin"),)),
