@@ -16,6 +16,7 @@ LIVE_JAVA ?= 5.2.0 5.4.0 5.5.0
 RUNS ?= 3
 PLAIN_RUNS ?= 0
 FAULTS ?=
+PLACEMENTS ?=
 SEEDS ?= 2000
 DAYS ?= 1
 PODS ?= 100
@@ -74,15 +75,15 @@ e2e: .venv/.ready ## test on a real Kubernetes: the cluster of KUBECONFIG, or on
 e2e-full: .venv/.ready ## e2e and the longer tests: changes, growth, lost volumes, deletion
 	@E2E_RUN=full scripts/e2e
 
-bench-failover: .venv/.ready ## measure the cost of losing a master on a real Kubernetes (RUNS=3, PLAIN_RUNS=0, FAULTS="kill delete freeze cut again roll")
-	@E2E_RUN=bench scripts/e2e --runs $(RUNS) --plain-runs $(PLAIN_RUNS) $(if $(FAULTS),--faults $(FAULTS))
+bench-failover: .venv/.ready ## measure the cost of losing a master on a real Kubernetes (RUNS=3, PLAIN_RUNS=0, FAULTS="kill delete freeze cut again roll", PLACEMENTS="controllers operator log-replica name-server dns"); each run in OUT=out
+	@E2E_RUN=bench scripts/e2e --runs $(RUNS) --plain-runs $(PLAIN_RUNS) $(if $(FAULTS),--faults $(FAULTS)) $(if $(PLACEMENTS),--placements $(PLACEMENTS)) --out $(OUT)/bench_failover.jsonl
 
 bench-controller: .venv/.ready ## measure our controllers and Java's: requests, 1,000 re-elections at once, restart with 10,000 groups
 	@$(PYTHON) tests/bench/bench_controller.py
 
 bench: bench-controller ## the same as bench-controller
 
-bench-collector: .venv/.ready ## measure a collector of PODS=100 simulated pods: CPU, memory, samples per second
+bench-collector: .venv/.ready ## measure collectors of PODS=100 pods, of a page of 100,000 series, and of 1,000 pods: CPU, memory
 	@$(PYTHON) tests/bench/bench_collector.py --pods $(PODS)
 
 bench-ha: .venv/.ready ## measure the HA port: Java to Java, Java to ours, ours to Java, ours to ours, raw sendfile, seed (MEGABYTES=512)
@@ -91,8 +92,8 @@ bench-ha: .venv/.ready ## measure the HA port: Java to Java, Java to ours, ours 
 bench-operator: .venv/.ready ## measure the operator with GROUPS="200" broker groups on a real API server without nodes (as root)
 	@$(PYTHON) tests/bench/bench_operator.py $(foreach groups,$(GROUPS),--groups $(groups))
 
-bench-spark: .venv/.ready ## measure the jobs, DuckDB and Prometheus on DAYS="1" (or "1 10 30") of generated samples
-	@$(PYTHON) tests/bench/bench_spark.py $(foreach days,$(DAYS),--days $(days))
+bench-spark: .venv/.ready ## measure the jobs, DuckDB and Prometheus on DAYS="1" (or "1 10 30"); a stopped bench goes on where it was
+	@$(PYTHON) tests/bench/bench_spark.py --results $(OUT)/bench-spark.jsonl $(foreach days,$(DAYS),--days $(days))
 
 sim: .venv/.ready ## run SEEDS=2000 random schedules against whole controllers with modelled brokers and clients
 	@$(PYTHON) -m testkit.sim --seeds $(SEEDS) --first $(FIRST)

@@ -18,8 +18,16 @@ from controller_core.command_line.completion import add_completion
 from controller_core.command_line.program import Parser, program, run
 from controller_core.command_line.values import listen_address, names
 from rocketmq_operator.api.definitions.crds import custom_resource_definitions, file_name, to_yaml
+from rocketmq_operator.plan.report.allowed import AllowedInReports
 
 HTTP_DEFAULT: Final = "0.0.0.0:8080"
+
+
+_REPORTS_MAY_NAME: Final = {
+    "image": "an image",
+    "claim": "a PersistentVolumeClaim",
+    "account": "a ServiceAccount",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,6 +68,19 @@ def parser() -> Parser:
         choices=("debug", "info", "warning", "error"),
         help="lowest level of the log lines (default: info)",
     )
+    for what, shown in (
+        ("image", "IMAGE"),
+        ("claim", "NAME"),
+        ("account", "NAME"),
+    ):
+        operate.add_argument(
+            f"--report-{what}",
+            action="extend",
+            type=names,
+            default=[],
+            metavar=shown,
+            help=f"{_REPORTS_MAY_NAME[what]} that SLOReports may name, or several with commas; repeatable",
+        )
     crds = commands.add_parser("crds", help="print the resource definitions as YAML")
     crds.add_argument(
         "--directory",
@@ -77,7 +98,9 @@ def _run(options: argparse.Namespace) -> int:
 
     level = getattr(logging, options.log_level.upper())
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    where = handlers.Options(options.namespace, options.lease_namespace, *options.http)
+    allowed = AllowedInReports.of(options.report_image, options.report_claim, options.report_account)
+    host, port = options.http
+    where = handlers.Options(options.namespace, options.lease_namespace, host, port, allowed)
     return asyncio.run(handlers.run(where))
 
 

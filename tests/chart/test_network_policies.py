@@ -1,6 +1,7 @@
-"""NetworkPolicies: every port of every pod admits exactly the clients that need it.
+"""NetworkPolicies: every pod connects to exactly the ports of other pods that it needs.
 
-An empty list admits no client.
+The rules of both ends are evaluated for each pair of pods, as a network plug-in does. An empty list admits no
+client.
 """
 
 import pytest
@@ -8,15 +9,51 @@ import pytest
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.report import children as report_children
 from rocketmq_operator.plan.report import executors as report_executors
-from testkit.kube.kubectl import program
+from testkit.kube.kubectl import KubeError, program
 from testkit.products.helm import Json, named, of, pods, rendered
 from testkit.worlds.operator import pod_templates
 
 pytestmark = pytest.mark.skipif(program("helm") is None, reason="helm is not installed")
-ON = ("networkPolicies.enabled=true",)
+ON = ('operator.clusters=["main"]',)
 MEASURED = (*ON, "measure.enabled=true")
+NO_CLIENTS = ("measure.enabled=true", "networkPolicies.clients=[]")
+OFF = ("networkPolicies.enabled=false", "measure.enabled=true")
 PROMETHEUS = '[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"monitoring"}}}]'
 STRANGER = {"app": "shop"}
+
+
+NEEDED = {
+    ("controller", "controller"): {9878, 9879, 9880},
+    ("controller", "broker"): {9882, 10911},
+    ("controller", "log-replica"): {9881, 10911},
+    ("route-front", "nameserver"): {9876},
+    ("broker", "nameserver"): {9876},
+    ("broker", "controller"): {9878, 9880},
+    ("broker", "broker"): {8081, 9882, 10909, 10910, 10911, 10912},
+    ("broker", "log-replica"): {9881, 10911, 10912},
+    ("log-replica", "nameserver"): {9876},
+    ("log-replica", "controller"): {9878, 9880},
+    ("log-replica", "broker"): {9882, 10911, 10912},
+    ("log-replica", "log-replica"): {9881, 10911, 10912},
+    ("proxy", "nameserver"): {9876},
+    ("proxy", "broker"): {8081, 10909, 10910, 10911},
+    ("operator", "nameserver"): {9876},
+    ("operator", "controller"): {9880},
+    ("operator", "route-front"): {9876},
+    ("operator", "broker"): {9882, 10911},
+    ("operator", "measure"): {9890},
+    ("measure", "nameserver"): {9876},
+    ("measure", "controller"): {9880},
+    ("measure", "route-front"): {9876, 9883},
+    ("measure", "broker"): {5557, 8081, 9882, 10909, 10910, 10911},
+    ("measure", "log-replica"): {9881},
+    ("measure", "proxy"): {5557, 8081},
+    ("test", "nameserver"): {9876},
+    ("test", "route-front"): {9876},
+    ("test", "broker"): {8081, 10909, 10910, 10911},
+    ("test", "proxy"): {8080, 8081},
+}
+"""Ports of the second pod that the first one reaches; a pair that is not here does not meet."""
 
 
 def _matches(selector: Json, labels: Json) -> bool:
@@ -30,7 +67,12 @@ def _matches(selector: Json, labels: Json) -> bool:
 
 
 def _lets_in(peer: Json, labels: Json, namespace: str, own_namespace: str) -> bool:
-    """Tell whether a peer of a policy in `own_namespace` means a pod with these labels in `namespace`."""
+    """Tell whether a peer of a policy in `own_namespace` means a pod with these labels in `namespace`.
+
+    Addresses of an `ipBlock` count as those outside: some plug-ins leave pods out of them.
+    """
+    if "ipBlock" in peer:
+        return False
     assert set(peer) <= {"namespaceSelector", "podSelector"}
     if "namespaceSelector" in peer:
         if not _matches(peer["namespaceSelector"], {"kubernetes.io/metadata.name": namespace}):
@@ -42,6 +84,30 @@ def _lets_in(peer: Json, labels: Json, namespace: str, own_namespace: str) -> bo
 
 def _open(objects: list[Json], of_labels: Json, to_labels: Json, namespace: str = "mq") -> set[int]:
     """Return the ports of pods in `mq` with `of_labels` that pods with `to_labels` in `namespace` reach."""
+    let_in = _let_in(objects, of_labels, to_labels, namespace)
+    if namespace != "mq":
+        return let_in
+    return {port for port in let_in if _let_out(objects, to_labels, of_labels, port)}
+
+
+def _let_out(objects: list[Json], from_labels: Json, to_labels: Json, port: int) -> bool:
+    """Tell whether the policies of a pod in `mq` let it connect to a port of another pod there."""
+    policies = [
+        one["spec"]
+        for one in of(objects, "NetworkPolicy")
+        if one["metadata"].get("namespace", "mq") == "mq"
+        and "Egress" in one["spec"]["policyTypes"]
+        and _matches(one["spec"]["podSelector"], from_labels)
+    ]
+    return not policies or any(
+        port in {allowed["port"] for allowed in rule["ports"] if allowed["protocol"] == "TCP"}
+        and any(_lets_in(peer, to_labels, "mq", "mq") for peer in rule.get("to", ()))
+        for spec in policies
+        for rule in spec.get("egress", ())
+    )
+
+
+def _let_in(objects: list[Json], of_labels: Json, to_labels: Json, namespace: str) -> set[int]:
     found = set()
     for policy in of(objects, "NetworkPolicy"):
         if policy["metadata"].get("namespace", "mq") != "mq":
@@ -70,8 +136,70 @@ def _ports(pod: Json) -> set[int]:
     return {port["containerPort"] for one in containers for port in one.get("ports", ())}
 
 
-def test_nobody_gets_a_policy_unasked() -> None:
-    assert of(rendered("measure.enabled=true"), "NetworkPolicy") == []
+def test_policies_are_on_unless_they_are_switched_off() -> None:
+    assert of(rendered("measure.enabled=true"), "NetworkPolicy") == of(rendered(*MEASURED), "NetworkPolicy")
+    assert of(rendered(*OFF), "NetworkPolicy") == []
+
+
+def _every_pod() -> dict[str, Json]:
+    """Return the labels of each kind of pod of the operator and the chart."""
+    ours = {name: _own(name) for name in ("operator", "measure", "test")}
+    return {name: pod["metadata"]["labels"] for name, pod in pod_templates().items()} | ours
+
+
+def test_each_pair_of_pods_meets_at_the_ports_that_it_needs_and_at_no_other() -> None:
+    objects, every = rendered(*MEASURED), _every_pod()
+    found = {
+        (source, target): ports
+        for source, source_labels in every.items()
+        for target, target_labels in every.items()
+        if (ports := _open(objects, target_labels, source_labels))
+    }
+    assert found == NEEDED
+
+
+def test_pods_of_one_cluster_reach_no_pod_of_another_beside_the_ports_of_clients() -> None:
+    objects = rendered(
+        'operator.clusters=["main","other"]', "measure.enabled=true", "networkPolicies.clients=[]"
+    )
+    pods_of = pod_templates()
+    for source in pods_of:
+        foreign = pods_of[source]["metadata"]["labels"] | {"rocketmq-ha.dev/cluster": "other"}
+        for target in pods_of:
+            assert _open(objects, pods_of[target]["metadata"]["labels"], foreign) == set(), (source, target)
+            assert _open(objects, foreign, pods_of[target]["metadata"]["labels"]) == set(), (target, source)
+
+
+def test_without_names_of_clusters_one_set_of_policies_is_for_all() -> None:
+    objects = rendered('operator.clusters=["*"]', "measure.enabled=true")
+    assert _open(objects, _labels("controller") | {"rocketmq-ha.dev/cluster": "any"}, _labels("broker")) == {
+        9878,
+        9880,
+    }
+
+
+def test_no_long_running_pod_connects_to_what_it_does_not_need() -> None:
+    objects = rendered(*MEASURED)
+    for name, labels in _every_pod().items():
+        rules = [
+            rule
+            for policy in of(objects, "NetworkPolicy")
+            if _matches(policy["spec"]["podSelector"], labels)
+            for rule in policy["spec"].get("egress", ())
+        ]
+        anywhere = [{port["port"] for port in rule["ports"]} for rule in rules if _is_anywhere(rule)]
+        asks_kubernetes = {"operator": [{443, 6443}], "measure": [{443, 6443, 10250}]}
+        expected = [] if name == "test" else [{53}, *asks_kubernetes.get(name, [])]
+        assert anywhere == expected, name
+
+
+def _is_anywhere(rule: Json) -> bool:
+    return "to" not in rule or any("ipBlock" in peer for peer in rule["to"])
+
+
+def test_a_node_agent_needs_the_addresses_of_its_nodes() -> None:
+    with pytest.raises(KubeError, match=r"networkPolicies\.nodes"):
+        rendered("nodeAgent.enabled=true")
 
 
 def test_every_component_that_listens_has_a_policy() -> None:
@@ -88,7 +216,9 @@ def test_every_port_that_the_operator_gives_a_pod_is_open_to_somebody_and_no_oth
     everybody = [one["metadata"]["labels"] for one in pod_templates().values()]
     everybody += [_own("operator"), _own("measure")]
     for component, pod in pod_templates().items():
-        reached = set[int]().union(*(_open(objects, pod["metadata"]["labels"], who) for who in everybody))
+        reached = _open(objects, pod["metadata"]["labels"], STRANGER, "shop").union(
+            *(_open(objects, pod["metadata"]["labels"], who) for who in everybody)
+        )
         assert reached == _ports(pod), component
 
 
@@ -209,14 +339,17 @@ def test_what_makes_a_report_reaches_nothing_and_is_reached_by_nobody(name: str,
 def test_driver_and_executors_of_a_report_reach_each_other_and_nobody_else_reaches_them() -> None:
     labels = report_executors.spark_labels("monthly")
     spec = named(rendered(*MEASURED), "NetworkPolicy", "demo-slo-report-spark")["spec"]
-    assert spec["policyTypes"] == ["Ingress"], "the driver asks the API server"
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
     assert _matches(spec["podSelector"], labels)
     assert not _matches(spec["podSelector"], report_children.report_labels("monthly"))
     (rule,) = spec["ingress"]
-    (peer,) = rule["from"]
-    assert set(peer) == {"podSelector"}
-    assert _matches(peer["podSelector"], labels)
-    assert {port["port"] for port in rule["ports"]} == set(report_executors.PORTS)
+    _, to_api_server, to_each_other = spec["egress"]
+    assert {port["port"] for port in to_api_server["ports"]} == {443, 6443}, "the driver asks the API server"
+    for peers, ports in ((rule["from"], rule["ports"]), (to_each_other["to"], to_each_other["ports"])):
+        (peer,) = peers
+        assert set(peer) == {"podSelector"}
+        assert _matches(peer["podSelector"], labels)
+        assert {port["port"] for port in ports} == set(report_executors.PORTS)
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,13 @@ from testkit.products.helm import Json, named, of, pods, rendered
 
 pytestmark = pytest.mark.skipif(program("helm") is None, reason="helm is not installed")
 ON = "nodeAgent.enabled=true"
+NODES = 'networkPolicies.nodes=[{"ipBlock":{"cidr":"10.250.0.0/24"}}]'
 AWAY = 'nodeAgent.namespace="mq-agents"'
 NAME = "demo-node-agent"
 
 
 def _pod(*settings: str) -> Json:
-    return pods(rendered(ON, *settings))["node-agent"]
+    return pods(rendered(ON, NODES, *settings))["node-agent"]
 
 
 def _container(*settings: str) -> Json:
@@ -32,7 +33,8 @@ def test_nobody_gets_an_agent_unasked() -> None:
 def test_it_has_two_capabilities_and_no_other_right() -> None:
     spec = _pod()["spec"]
     assert spec["hostNetwork"]
-    assert not {"hostPID", "hostIPC", "volumes"} & spec.keys()
+    assert not {"hostPID", "hostIPC"} & spec.keys()
+    assert [next(iter(volume.keys() - {"name"})) for volume in spec["volumes"]] == ["secret"]
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert _container()["securityContext"] == {
         "allowPrivilegeEscalation": False,
@@ -42,7 +44,7 @@ def test_it_has_two_capabilities_and_no_other_right() -> None:
 
 
 def test_its_account_is_its_own_and_may_ask_the_api_server_nothing() -> None:
-    objects = rendered(ON, AWAY, "measure.enabled=true")
+    objects = rendered(ON, NODES, AWAY, "measure.enabled=true")
     account = named(objects, "ServiceAccount", NAME)
     assert account["metadata"]["namespace"] == "mq-agents"
     assert account["automountServiceAccountToken"] is False
@@ -54,8 +56,27 @@ def test_its_account_is_its_own_and_may_ask_the_api_server_nothing() -> None:
 
 
 def test_it_runs_in_the_namespace_that_it_is_given_and_asks_the_clusters_own() -> None:
-    objects = rendered(ON, AWAY)
+    objects = rendered(ON, NODES, AWAY)
     assert named(objects, "DaemonSet", NAME)["metadata"]["namespace"] == "mq-agents"
+
+
+@pytest.mark.parametrize(
+    ("settings", "secret", "key"),
+    [
+        ((), names.token_secret("main"), names.AGENT_TOKEN_KEY),
+        ((AWAY,), NAME, "token"),
+        ((AWAY, 'nodeAgent.tokenSecret="mine"'), "mine", "token"),
+        (('nodeAgent.tokenSecret="mine"',), "mine", "token"),
+    ],
+)
+def test_it_reads_the_token_for_its_heartbeats_and_no_other(
+    settings: tuple[str, ...], secret: str, key: str
+) -> None:
+    (volume,) = _pod(*settings)["spec"]["volumes"]
+    items = [{"key": key, "path": key}]
+    assert volume["secret"] == {"secretName": secret, "optional": True, "items": items}
+    (mount,) = _container(*settings)["volumeMounts"]
+    assert f"--token-file={mount['mountPath']}/{key}" in _container(*settings)["args"]
 
 
 def test_it_names_controllers_as_they_know_each_other() -> None:
@@ -98,19 +119,18 @@ def test_settings_reach_its_pods() -> None:
 
 
 def test_policies_let_the_nodes_reach_the_controllers_only() -> None:
-    nodes = '[{"ipBlock":{"cidr":"10.250.0.0/24"}}]'
-    objects = rendered(ON, "networkPolicies.enabled=true", f"networkPolicies.nodes={nodes}")
+    objects = rendered(ON, NODES)
     ports: dict[str, set[int]] = {}
     for policy in of(objects, "NetworkPolicy"):
         for rule in policy["spec"].get("ingress", ()):
             if {"ipBlock": {"cidr": "10.250.0.0/24"}} in rule["from"]:
                 found = ports.setdefault(policy["metadata"]["name"], set())
                 found |= {port["port"] for port in rule["ports"]}
-    assert ports == {"demo-controller": {9878, 9880}}
+    assert ports == {"demo-main-controller": {9878, 9880}}
 
 
 def test_a_monitor_scrapes_it_where_it_is() -> None:
-    monitors = of(rendered(ON, AWAY, "monitoring.podMonitor.enabled=true"), "PodMonitor")
+    monitors = of(rendered(ON, NODES, AWAY, "monitoring.podMonitor.enabled=true"), "PodMonitor")
     (found,) = [one for one in monitors if one["metadata"]["name"] == NAME]
     assert found["spec"]["namespaceSelector"] == {"matchNames": ["mq-agents"]}
     assert found["spec"]["selector"]["matchLabels"].items() <= _pod()["metadata"]["labels"].items()
@@ -118,7 +138,13 @@ def test_a_monitor_scrapes_it_where_it_is() -> None:
 
 @pytest.mark.parametrize(
     "setting",
-    ["nodeAgent.controllers=0", "nodeAgent.port=70000", 'nodeAgent.namespace="Mq"', "nodeAgent.on=1"],
+    [
+        "nodeAgent.heartbeatIntervalMs=0",
+        "nodeAgent.controllers=0",
+        "nodeAgent.port=70000",
+        'nodeAgent.namespace="Mq"',
+        "nodeAgent.on=1",
+    ],
 )
 def test_wrong_values_are_refused(setting: str) -> None:
     with pytest.raises(KubeError):

@@ -8,21 +8,55 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from slo_pipeline.jobs.gather import rows
+from slo_pipeline.jobs.increase import account, footers
+from slo_pipeline.jobs.profile import Profile
+from slo_pipeline.jobs.single_pass.increases import IncreaseLook
+from slo_pipeline.jobs.spark.workers import Here
+from slo_pipeline.schemas.series_ids import series_id
 from slo_pipeline.transforms.counters import births, increase, increments
 from slo_pipeline.transforms.timing import US_PER_S
 from testkit.generators.segment_rows import Row, inputs, sample, us
+from testkit.generators.synthetic import write_rows
 
 WINDOW_S = 60
 
 
 def _total(spark: Any, directory: Any, samples: list[Row], window_s: int = WINDOW_S) -> dict[int, float]:
     """Return the increase by window, as seconds after the beginning."""
-    read = inputs(spark, directory, samples=samples).samples
-    counters = read.where("metric like '%_total'")
-    found = rows(increase(increments(counters, births(read)), window_us=window_s * US_PER_S))
+    found = both_ways(spark, directory, samples, window_s)
     return {(row["window_start"] - us(0)) // US_PER_S: row["increase"] for row in found if row["increase"]}
+
+
+def both_ways(
+    spark: Any, directory: Path, samples: list[Row], window_s: int, by: tuple[str, ...] = ()
+) -> list[Row]:
+    """Return the rows that the frames and the pass over arrays agree on."""
+    read = inputs(spark, directory, samples=samples).samples
+    counters = read.where(F.col("metric") == "x_total")
+    slow = rows(increase(increments(counters, births(read)), window_us=window_s * US_PER_S, by=by))
+    for has_ids, cores in ((False, 1), (True, 7)):
+        if has_ids:
+            write_rows(directory, "samples", [_with_id(row) for row in samples])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("slo_pipeline.jobs.single_pass.plan.TASK_ROWS_MIN", 1)
+            patch.setattr(Here, "cores", cores)
+            look = IncreaseLook("x_total", by, window_s * US_PER_S)
+            fast = account(footers(directory, "x_total", Profile()), look, "local", Profile())
+        assert in_order(fast) == in_order(slow), f"ids: {has_ids}"
+    return slow
+
+
+def in_order(found: list[Row]) -> list[list[tuple[str, Any]]]:
+    """Return rows that can be compared: what sums in another order may differ in is rounded."""
+    kept = (row | {"increase": float(f"{row['increase']:.9g}"), "metric": ""} for row in found)
+    return sorted((sorted(row.items(), key=repr) for row in kept), key=repr)
+
+
+def _with_id(row: Row) -> Row:
+    return row | {"series": series_id(row["metric"], dict(row["labels"]).items(), row["instance"])}
 
 
 RULES = {
@@ -40,8 +74,7 @@ def test_each_rule_of_the_account(spark: SparkSession, tmp_path: Path) -> None:
         for name, (points, _) in RULES.items()
         for at_s, value in points
     ]
-    read = inputs(spark, tmp_path, samples=samples).samples
-    found = rows(increase(increments(read, births(read)), window_us=WINDOW_S * US_PER_S, by=("rule",)))
+    found = both_ways(spark, tmp_path, samples, WINDOW_S, by=("rule",))
     by_rule: dict[str, dict[int, float]] = defaultdict(dict)
     for row in found:
         if row["increase"]:
@@ -97,6 +130,23 @@ def _timed(steps: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
         at += gap_s
         timed.append((at, value, process))
     return timed
+
+
+def test_labels_and_instances_are_kept_alike(spark: SparkSession, tmp_path: Path) -> None:
+    series: list[tuple[str, dict[str, str]]] = [
+        ("a", {"p": "1"}),
+        ("a", {"q": "1"}),
+        ("b", {"p": "1", "instance": "c"}),
+        ("b", {}),
+        ("b", {"p": ""}),
+    ]
+    samples = [
+        sample(at_s, value * at_s, instance=instance, labels=labels)
+        for at_s in (10, 40, 70, 100, 800)
+        for value, (instance, labels) in enumerate(series)
+    ]
+    found = both_ways(spark, tmp_path, samples, WINDOW_S, by=("p", "instance"))
+    assert len({tuple(row["labels"].items()) for row in found}) == 4
 
 
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)

@@ -51,7 +51,7 @@ def _small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def tiny_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have stretches of more rows than a task may have."""
+    """Have seconds of more rows than a task may have."""
     monkeypatch.setattr("slo_pipeline.jobs.single_pass.plan.TASK_ROWS_MAX", 30)
 
 
@@ -115,12 +115,44 @@ def test_every_story_has_the_same_page_and_tables(
 
 
 @pytest.mark.usefixtures("tiny_tasks")
-def test_stretches_divided_by_groups_have_the_same_page_and_tables(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_seconds_divided_by_groups_have_the_same_page_and_tables(spark: SparkSession, tmp_path: Path) -> None:
     story = STORIES["losses"]()
     synthetic.write(story, tmp_path / "data")
     assert_same(spark, tmp_path / "data", tmp_path, story.us(story.duration_s * 1_000), InWindows())
+
+
+def a_month() -> dict[str, list[Row]]:
+    """Return thirty days: a send every ten minutes, a scrape every hour, three changes of master."""
+    day_ms, chance = 86_400_000, random.Random(3)
+    sends = [
+        send(seq, seq * 600_000, chance.choice(["ok"] * 9 + ["timeout"]), took_ms=chance.expovariate(0.3))
+        for seq in range(30 * 144)
+    ]
+    reads = [read(row["seq"], row["seq"] * 600_000 + 90) for row in sends if row["result"] == "ok"]
+    changes = [elected(at * day_ms + 600_000 * 7, at, at, at + 1) for at in (3, 4, 25)]
+    samples = [
+        sample(hour * 3_600 + place, value, metric, instance=f"n{place}", labels=labels)
+        for hour in range(30 * 24)
+        for place in range(2)
+        for metric, value, labels in (
+            ("up", float(hour % 50 > 0), {}),
+            ("rmqha_controller_role", 3.0 if place == hour % 2 else 2.0, {}),
+            ("rmqha_controller_term", float(hour // 100), {}),
+            ("rmqha_ha_lag_bytes", hour * 1e5, {"group": "orders", "broker_id": f"{place}"}),
+            ("rmqha_ha_in_sync", 1.0, {"group": "orders", "broker_id": f"{place}"}),
+        )
+    ]
+    return {"probe_ops": sends + reads[5:], "events": changes, "samples": samples}
+
+
+@pytest.mark.parametrize("rows_max", [10**6, 250], ids=["few tasks", "many tasks"])
+def test_a_month_has_the_same_page_and_tables(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_max: int
+) -> None:
+    monkeypatch.setattr("slo_pipeline.jobs.single_pass.plan.TASK_ROWS_MAX", rows_max)
+    for kind, rows in a_month().items():
+        synthetic.write_rows(tmp_path / "data", kind, rows)
+    assert_same(spark, tmp_path / "data", tmp_path, us(30 * 86_400_000), InWindows())
 
 
 def test_sparks_workers_compute_the_same_as_this_process(spark: SparkSession, tmp_path: Path) -> None:
@@ -165,7 +197,7 @@ def _killed(_: Task) -> None:
 
 def test_a_killed_worker_fails_the_command_with_sparks_words(spark: SparkSession) -> None:
     with pytest.raises(TasksFailedError, match="Python worker exited unexpectedly"):
-        SparkWorkers("local[2]").run("samples", [Task("samples", (), 0, 1, 1)], _killed)
+        list(SparkWorkers("local[2]").run("samples", [Task("samples", (), 0, 1, 1)], _killed))
 
 
 def _pairs(row: Row) -> Row:

@@ -11,6 +11,21 @@ MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 # Where printing is the job: what a person runs and reads.
 PRINTS = re.compile(r"(cli|command|__main__|demo/.*|bench/.*|progress)\.py$")
+PRODUCTS = ("controller_core/", "ha_sidecar/", "operator/", "spark/")
+JSON_READS = re.compile(
+    r"\bjson\.loads?\(|msgspec\.json\.(?:decode|Decoder)\(|await [\w.]+\.json\(|JSONDecoder\("
+)
+JSON_READERS = (
+    "controller_core/controller_core/remoting/bounded_json.py",
+    # Frames and bodies of Java, which may lack quotes; they use the depth of `bounded_json`.
+    "controller_core/controller_core/remoting/header_json.py",
+    "controller_core/controller_core/remoting/lenient_json.py",
+    # What the same line wrote, a file of its own, and a load generator.
+    "controller_core/controller_core/command_line/output.py",
+    "controller_core/controller_core/log/snapshots.py",
+    "controller_core/controller_core/server/cli/load_connection.py",
+)
+HTTP_SERVERS = re.compile(r"\bweb\.(?:AppRunner|ServerRunner|TCPSite|run_app)\(")
 
 
 PYTHON_FILES = tracked("*.py")
@@ -53,6 +68,25 @@ def test_libraries_do_not_print() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
     assert prints == []
+
+
+def test_json_of_strangers_has_one_reader() -> None:
+    readers = {
+        f"{name_of(path)}: {call}"
+        for path in PYTHON_FILES
+        if name_of(path).startswith(PRODUCTS)
+        for call in JSON_READS.findall(path.read_text())
+    }
+    assert {reader for reader in readers if not reader.startswith(JSON_READERS)} == set()
+
+
+def test_http_of_strangers_has_one_server() -> None:
+    servers = {
+        name_of(path)
+        for path in PYTHON_FILES
+        if name_of(path).startswith(PRODUCTS) and HTTP_SERVERS.search(path.read_text())
+    }
+    assert servers == {"controller_core/controller_core/channel/http_port.py"}
 
 
 def test_a_module_says_what_it_is_for() -> None:

@@ -1,7 +1,9 @@
 """The files of the project's host: they parse, call only commands that exist, and leave no test out."""
 
 import json
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +77,24 @@ def test_renovate_finds_the_pinned_uv_where_it_says() -> None:
         pinned.append({match["currentValue"] for match in matches if match})
     assert pinned[0] == pinned[1]
     assert len(pinned[0]) == 1
+
+
+def test_a_release_scans_the_lock_file_and_every_image_before_it_pushes_them() -> None:
+    steps = _yaml(GITHUB / "workflows" / "release.yaml")["jobs"]["images"]["steps"]
+    before_push = steps[: [step.get("run") for step in steps].index("make images-push")]
+    scans = [step["with"] for step in before_push if "trivy" in step.get("uses", "")]
+    names = re.findall(r"\]=([a-z-]+)", (ROOT / "scripts" / "images").read_text())
+    assert len(names) == 4
+    scanned = {scan.get("image-ref", scan.get("scan-ref")) for scan in scans}
+    images = {f"${{{{ env.REGISTRY }}}}rocketmq-ha/{name}:${{{{ env.TAG }}}}" for name in names}
+    assert scanned == {"uv.lock"} | images
+    assert {scan["exit-code"] for scan in scans} == {"1"}
+
+
+def test_a_release_takes_its_base_image_by_digest_only() -> None:
+    assert _yaml(GITHUB / "workflows" / "release.yaml")["jobs"]["images"]["env"]["REQUIRE_DIGEST"]
+    command = [ROOT / "scripts" / "images", "build"]
+    environment = {**os.environ, "BASE": "python:3.11", "REQUIRE_DIGEST": "1", "IMAGE_TOOL": "false"}
+    refused = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert "expected an image by digest" in refused.stderr

@@ -79,11 +79,29 @@ The operator's permissions in the namespaces that it watches: exactly those that
 - apiGroups: [""]
   resources: [services]
   verbs: [get, list, watch, create, patch, delete]
-# The token and the certificates of a cluster's controllers, by their names: without `list` the operator cannot discover
-# other Secrets.
+# Secrets of the clusters that the chart names: without `list` the operator cannot discover other Secrets. `create` has no name that
+# Kubernetes could check; a Secret that exists is not overwritten by it.
 - apiGroups: [""]
   resources: [secrets]
-  verbs: [get, create, patch]
+  verbs: [create]
+- apiGroups: [""]
+  resources: [secrets]
+  {{- if not (has "*" .Values.operator.clusters) }}
+  resourceNames:
+    {{- range .Values.operator.clusters }}
+    - {{ . }}-controller-token
+    - {{ . }}-ca
+    - {{ . }}-controller-tls
+    {{- end }}
+  {{- end }}
+  verbs: [get, patch]
+{{- if and .Values.operator.authoritySecrets (not (has "*" .Values.operator.clusters)) }}
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames:
+    {{- toYaml .Values.operator.authoritySecrets | nindent 4 }}
+  verbs: [get]
+{{- end }}
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch, patch{{ if .Values.operator.mayGiveUpVolumes }}, delete{{ end }}]

@@ -27,6 +27,27 @@ affinity:
 {{- end }}
 {{- end }}
 
+{{/* A rule of a NetworkPolicy for outgoing connections. Takes (list ports peers); nothing without peers. */}}
+{{- define "rocketmq-ha.egressRule" -}}
+{{- if index . 1 -}}
+- to:
+    {{- index . 1 | toYaml | nindent 4 }}
+  ports:
+    {{- range index . 0 }}
+    - {protocol: TCP, port: {{ . }}}
+    {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The rule by which a pod finds names. The port of the DNS server's pod may differ from that of its Service. */}}
+{{- define "rocketmq-ha.egressToNames" -}}
+- ports:
+    {{- range .Values.networkPolicies.dnsPorts }}
+    - {protocol: UDP, port: {{ . }}}
+    - {protocol: TCP, port: {{ . }}}
+    {{- end }}
+{{- end }}
+
 {{/* Endpoints of a PodMonitor. Takes (list root names-of-ports). */}}
 {{- define "rocketmq-ha.metricsEndpoints" -}}
 {{- $interval := (index . 0).Values.monitoring.podMonitor.interval }}

@@ -8,6 +8,7 @@ aiohttp itself bounds lines, fields and the number of headers. This module adds:
 | `HTTP_HEADER_S_MAX` | a connection without a whole header ends |
 | `HTTP_BODY_S_MAX` | a connection whose request is without its whole body ends |
 | `WRITE_S_MAX` | a connection whose client reads nothing ends, a stream of events too |
+| `HTTP_UNSENT_BYTES_MAX` | the connection with the most bytes that its client does not read ends |
 
 Connections are counted when they are accepted, before a TLS handshake (`listener`). A connection with a
 running request is not idle and keeps its place. So a flood of silent ones does not end a stream of events,
@@ -17,6 +18,7 @@ Every HTTP server of this system uses this class.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from ssl import SSLContext
 from typing import Final, cast
@@ -27,9 +29,14 @@ from aiohttp.typedefs import Middleware
 from controller_core import limits
 from controller_core.channel.http_log import server_log
 from controller_core.channel.listener import Listener
+from controller_core.channel.log_rate import LogRate
+from controller_core.channel.memory import MemoryBudget
+from controller_core.channel.open_files import raise_open_files
 from controller_core.channel.places import Places, PortPlace
+from controller_core.channel.sockets import address_text
 
 BACKLOG_MAX: Final = 128
+_log_closed: Final = LogRate(logging.getLogger(__name__), logging.WARNING)
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -38,10 +45,16 @@ class HttpPort:
 
     Attributes:
         places: of its connections.
+        budget: of the bytes that clients have not read.
     """
 
     def __init__(
-        self, application: web.Application, *, shutdown_s: float, write_s_max: float = limits.WRITE_S_MAX
+        self,
+        application: web.Application,
+        *,
+        shutdown_s: float,
+        write_s_max: float = limits.WRITE_S_MAX,
+        unsent_bytes_max: int = limits.HTTP_UNSENT_BYTES_MAX,
     ) -> None:
         """Take an application that is not frozen yet.
 
@@ -49,8 +62,10 @@ class HttpPort:
             application: what to serve; it gets one middleware before its own.
             shutdown_s: how long `stop` waits for running requests.
             write_s_max: how long a client may read nothing of what waits for it.
+            unsent_bytes_max: bytes that may wait for all clients together.
         """
         self.places: Final = Places(limits.HTTP_CONNECTIONS_MAX, limits.HTTP_SOURCE_CONNECTIONS_MAX)
+        self.budget: Final = MemoryBudget(unsent_bytes_max)
         self._write_s_max: Final = write_s_max
         self._guards: Final[dict[object, _Guard]] = {}
         application.middlewares.insert(0, self._middleware())
@@ -73,9 +88,12 @@ class HttpPort:
     ) -> None:
         """Listen, in TLS if there is a context, and in plain without one or with `plain_allowed`.
 
+        Raise the limit of open files of this process.
+
         Raises:
             OSError: the port cannot be had.
         """
+        raise_open_files()
         await self._runner.setup()
         plain = plain_allowed or context is None
         self._listener = Listener(self._protocol, context, plain_allowed=plain, places=self.places)
@@ -93,7 +111,9 @@ class HttpPort:
             return asyncio.Protocol()
         # Not typed as such by aiohttp: a server called without arguments makes the protocol of a connection.
         inner = cast("asyncio.Protocol", server())
-        guard = self._guards[inner] = _Guard(inner, place, self._places_given_back, self._write_s_max)
+        guard = self._guards[inner] = _Guard(
+            inner, place, self._places_given_back, self.budget, self._write_s_max
+        )
         return guard
 
     def _places_given_back(self, guard: "_Guard") -> None:
@@ -126,11 +146,15 @@ class _Guard(asyncio.Protocol):
         inner: asyncio.Protocol,
         place: PortPlace,
         on_lost: Callable[["_Guard"], object],
+        budget: MemoryBudget,
         write_s_max: float,
     ) -> None:
+        self.is_kept = False
+        self.peer = ""
         self.inner: Final = inner
         self.place: Final = place
         self._on_lost: Final = on_lost
+        self._budget: Final = budget
         self._write_s_max: Final = write_s_max
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -138,6 +162,8 @@ class _Guard(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Pass it on."""
         self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=0)  # so that the budget knows every byte that waits
+        self.peer = address_text(transport.get_extra_info("peername"))
         self.place.close = self._transport.abort
         if self.place.is_over:  # another took the place during the handshake
             self._transport.abort()
@@ -155,8 +181,15 @@ class _Guard(asyncio.Protocol):
         """Pass it on, and give the place back."""
         if self._timer is not None:
             self._timer.cancel()
+        self._budget.hold(self, 0)
         self._on_lost(self)
         self.inner.connection_lost(exc)
+
+    def abort(self, reason: Exception | None = None) -> None:
+        """End the connection at once: it holds most of what all hold together."""
+        _log_closed("closing an HTTP connection: %s", reason)
+        if self._transport is not None:
+            self._transport.abort()
 
     def end_without_body(self, request: web.Request) -> None:
         """End the connection if the body of its request has not come."""
@@ -165,8 +198,10 @@ class _Guard(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Pass it on, and watch whether the client reads."""
-        if self._transport is not None:
-            self._watch(self._transport, self._transport.get_write_buffer_size())
+        if self._transport is not None and not self._transport.is_closing():
+            unsent_bytes = self._transport.get_write_buffer_size()
+            self._watch(self._transport, unsent_bytes)
+            self._budget.hold(self, unsent_bytes)
         self.inner.pause_writing()
 
     def resume_writing(self) -> None:
@@ -174,6 +209,7 @@ class _Guard(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._budget.hold(self, 0)
         self.inner.resume_writing()
 
     def _watch(self, transport: asyncio.Transport, unsent_bytes: int) -> None:

@@ -90,6 +90,7 @@ class Listener:
                     listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 # Accepted sockets inherit it. One turn of the loop reads all that waits in all sockets.
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.RECEIVE_BUFFER_BYTES)
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.SEND_BUFFER_BYTES)
                 listening.setblocking(False)
                 listening.bind(address)
                 listening.listen(backlog)
@@ -111,13 +112,11 @@ class Listener:
         self._listening.clear()
         for silent in list(self._silent):
             self._drop(silent)
+        # Not by cancelling: a protocol that is made in this turn would never learn that its socket is gone.
         starting = dict(self._starting)
-        for task in starting:
-            task.cancel()
+        for accepted in starting.values():
+            _shut_down(accepted)
         await asyncio.gather(*starting, return_exceptions=True)
-        for task, accepted in starting.items():
-            if task.cancelled():  # perhaps before its first step: then only this task knows the socket
-                accepted.close()
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTS_AT_ONCE):

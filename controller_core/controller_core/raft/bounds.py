@@ -14,21 +14,23 @@ is cut off does not raise its term, so only elections that a quorum takes part i
 
 from typing import Final
 
-TERM_MAX: Final = 2**61
+from controller_core import limits
+
+TERM_MAX: Final = limits.RAFT_TERM_MAX
 """Largest term that a peer's message may carry."""
-INDEX_MAX: Final = 2**61
+INDEX_MAX: Final = limits.RAFT_INDEX_MAX
 """Largest log index that a peer's message may carry."""
 STORED_TERM_MAX: Final = 2**62
 """Largest term that a log may hold: what a peer may name, and as many elections again."""
 STORED_INDEX_MAX: Final = 2**62
 """Largest index that a log may hold: what a peer may name, and as many entries again."""
-TERM_AHEAD_MAX: Final = 2**30
+TERM_AHEAD_MAX: Final = limits.RAFT_TERM_AHEAD_MAX
 """How many terms a peer may be ahead: an election every 50 ms, the shortest timeout allowed, for 1.7
 years."""
-INDEX_AHEAD_MAX: Final = 2**42
+INDEX_AHEAD_MAX: Final = limits.RAFT_INDEX_AHEAD_MAX
 """How many entries a peer may be ahead: 100,000 entries per second for 1.4 years."""
 NODE_ID_MAX: Final = 2**32
 """Largest id of a node; names of the peers list, n0 to n99999, stay far below it."""
-MEMBERS_MAX: Final = 64
+MEMBERS_MAX: Final = limits.RAFT_MEMBERS_MAX
 """Members that a membership may have: nine before and nine after a joint change are the most that are ever
 made."""

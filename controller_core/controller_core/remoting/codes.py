@@ -74,6 +74,10 @@ class RequestCode(IntEnum):
     CLEAN_BROKER_DATA = 1011
     CONTROLLER_GET_NEXT_BROKER_ID = 1012
     CONTROLLER_APPLY_BROKER_ID = 1013
+    NODE_HEARTBEAT = 30_904
+    """Ours: see `nodes.bodies`."""
+    NODE_VERDICTS = 30_905
+    """Ours: see `nodes.bodies`."""
 
 
 class ResponseCode(IntEnum):

@@ -19,6 +19,8 @@ from controller_core.remoting.codes import LanguageCode, ResponseCode, Serialize
 FLAG_RESPONSE: Final = 1
 FLAG_ONEWAY: Final = 2
 _COMMAND_BYTES: Final = 256
+_FIELD_BYTES: Final = 160
+"""Of two texts and their entry in a table, without the texts' letters."""
 
 
 class RemotingCommand(msgspec.Struct, frozen=True):
@@ -60,7 +62,8 @@ class RemotingCommand(msgspec.Struct, frozen=True):
     def size_bytes(self) -> int:
         """Return about how many bytes of memory this command takes."""
         ext = self.ext or {}
-        return _COMMAND_BYTES + len(self.body) + sum(len(name) + len(value) for name, value in ext.items())
+        texts = sum(_FIELD_BYTES + len(name) + len(value) for name, value in ext.items())
+        return _COMMAND_BYTES + len(self.body) + texts
 
     @classmethod
     def request(

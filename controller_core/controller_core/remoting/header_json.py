@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from controller_core.remoting import bounded_json
 from controller_core.remoting.codes import LanguageCode, SerializeType
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError, RemotingUsageError, shown
@@ -111,6 +112,7 @@ def decode(header: bytes, body: bytes) -> RemotingCommand:
 def _decode_loosely(header: bytes, body: bytes) -> RemotingCommand:
     try:
         raw = msgspec.json.decode(header)
+        bounded_json.check_depth(raw)
     except (ValueError, RecursionError) as error:
         raise RemotingProtocolError(f"header is not JSON: {error}") from error
     if not isinstance(raw, dict):

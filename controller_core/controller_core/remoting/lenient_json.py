@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar, overload
 
 import msgspec
 
+from controller_core.remoting import bounded_json
 from controller_core.remoting.errors import RemotingProtocolError
 
 T = TypeVar("T")
@@ -34,16 +35,22 @@ def decode(text: bytes, kind: type[Any] | None = None) -> Any:
     """Read a body that a Java process wrote, as plain values or as `kind` (any type msgspec knows).
 
     Raises:
-        RemotingProtocolError: not JSON even so, or not of that kind.
+        RemotingProtocolError: not JSON even so, not of that kind, or nested too deeply.
     """
     wanted: Any = Any if kind is None else kind
+    try:
+        value = _decode(text, wanted)
+        if kind is None:
+            bounded_json.check_depth(value)
+    except (ValueError, RecursionError) as error:
+        raise RemotingProtocolError(f"body is not JSON, nor what Java writes for it: {error}") from error
+    return value
+
+
+def _decode(text: bytes, wanted: Any) -> Any:  # noqa: ANN401 - any JSON value
     try:
         return msgspec.json.decode(text, type=wanted, strict=False)
     except msgspec.ValidationError as error:
         raise RemotingProtocolError(f"body does not fit: {error}") from error
     except (ValueError, RecursionError):
-        pass
-    try:
         return msgspec.json.decode(_BARE_KEY.sub(_quoted, text), type=wanted, strict=False)
-    except (ValueError, RecursionError) as error:
-        raise RemotingProtocolError(f"body is not JSON, nor what Java writes for it: {error}") from error

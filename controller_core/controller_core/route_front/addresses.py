@@ -11,6 +11,7 @@ from typing import Final, Self
 
 import msgspec
 
+from controller_core.remoting import bounded_json
 from controller_core.remoting.errors import shown
 from controller_core.remoting.host_port import split_host_port
 from controller_core.remoting.text_bounds import ADDRESS_BYTES_MAX, text_problem
@@ -41,8 +42,8 @@ class ListenerAddresses:
         if len(text) > FILE_BYTES_MAX:
             raise AddressesError(f"has {len(text)} bytes, at most {FILE_BYTES_MAX} are allowed")
         try:
-            outside = msgspec.json.decode(text, type=dict[str, str])
-        except (ValueError, RecursionError) as error:
+            outside = msgspec.convert(bounded_json.decode(text), dict[str, str])
+        except ValueError as error:
             raise AddressesError(f"is not a JSON object of texts: {error}") from error
         if len(outside) > ADDRESSES_MAX:
             raise AddressesError(f"has {len(outside)} addresses, at most {ADDRESSES_MAX} are allowed")

@@ -13,7 +13,10 @@ from typing import Final
 import msgspec
 
 from controller_core.channel import Connection, Server, serve
+from controller_core.channel.deadlines import ProgressDeadlines
 from controller_core.channel.endpoints import PortBounds
+from controller_core.channel.log_rate import LogRate
+from controller_core.channel.memory import MemoryBudget
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import BodyError, RemotingUsageError
@@ -26,6 +29,7 @@ from controller_core.route_front.rewriting import UnreachableError, rewrite
 from controller_core.route_front.settings import RouteFrontSettings
 
 _log = logging.getLogger(__name__)
+_log_failed = LogRate(_log, logging.WARNING)
 
 
 class RouteFront:
@@ -81,6 +85,9 @@ class RouteFront:
                 connections_max=bounds.connections_max,
                 frames=FrameBounds(bounds.request_bytes_max),
                 unsent_bytes_max=bounds.unsent_bytes_max,
+                budget=MemoryBudget(bounds.held_bytes_max),
+                deadlines=ProgressDeadlines(),
+                shares_turns=True,
             ),
         )
         self._begin(self.file.follow(bounds.reload_s))
@@ -121,6 +128,7 @@ class RouteFront:
             )
         self._waiting_all += 1
         self._waiting[connection] = self._waiting.get(connection, 0) + 1
+        connection.hold(request.size_bytes())
         self._begin(self._pass(connection, request))
         return None
 
@@ -140,6 +148,7 @@ class RouteFront:
             self._waiting[connection] -= 1
             if not self._waiting[connection]:
                 del self._waiting[connection]
+            connection.hold(-request.size_bytes())
         if connection.is_closed:
             return
         try:
@@ -166,7 +175,7 @@ class RouteFront:
 
     def _failed(self, request: RemotingCommand, result: RequestResult, problem: str) -> RemotingCommand:
         self.numbers.count(result)
-        _log.warning("request %d: %s", request.code, problem)
+        _log_failed("request %d: %s", request.code, problem)
         return RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, remark=problem)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:

@@ -14,8 +14,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from controller_core.channel.http_log import server_log
+from controller_core.channel.http_port import HttpPort
 from controller_core.route_front.front import RouteFront
+
+UNSENT_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Of answers that wait for their clients: a route front has little memory, and its pages are short."""
+_SHUTDOWN_S: Final = 0.5
 
 
 class _Numbers(Collector):
@@ -64,13 +68,12 @@ class HttpPages:
         app.router.add_get("/livez", self._livez)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
-        self._runner: Final = web.AppRunner(app, access_log=None, logger=server_log(), shutdown_timeout=0.5)
+        self._port: Final = HttpPort(app, shutdown_s=_SHUTDOWN_S, unsent_bytes_max=UNSENT_BYTES_MAX)
 
     @property
     def port(self) -> int:
         """The listening port; 0 before `start`."""
-        addresses = self._runner.addresses
-        return int(addresses[0][1]) if addresses else 0
+        return self._port.port
 
     async def start(self, host: str, port: int) -> None:
         """Listen.
@@ -78,12 +81,11 @@ class HttpPages:
         Raises:
             OSError: the port cannot be had.
         """
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
+        await self._port.start(host, port)
 
     async def stop(self) -> None:
         """Stop listening."""
-        await self._runner.cleanup()
+        await self._port.stop()
 
     async def _livez(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")

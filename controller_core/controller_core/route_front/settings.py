@@ -28,6 +28,8 @@ class RouteFrontBounds:
         client_requests_max: the same of one connection.
         request_bytes_max: a longer request ends its connection.
         unsent_bytes_max: bytes that may wait for one client before it is cut off; one of the largest frames.
+        held_bytes_max: unfinished and waiting requests and unsent answers of all clients; the client with the
+            most of them is cut off.
         connect_s: time for a connection to one name server.
         try_s: time for the answer of one name server.
         answer_s: time for all name servers together; RocketMQ's clients wait for 3 s.
@@ -39,6 +41,7 @@ class RouteFrontBounds:
     client_requests_max: int = 64
     request_bytes_max: int = 64 * 1024
     unsent_bytes_max: int = 17 * 1024 * 1024
+    held_bytes_max: int = 32 * 1024 * 1024
     connect_s: float = 0.7
     try_s: float = 1.0
     answer_s: float = 2.8

@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping
+from typing import Final
 
 from controller_core.groups.history import EventKind
 from controller_core.groups.keys import GroupKey, ReplicaKey
@@ -25,6 +26,7 @@ from controller_core.server.common.metrics import Metrics
 from controller_core.server.elections.first_elections import FirstElections
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.elections.leader_elections import LeaderElections
+from controller_core.server.elections.node_losses import NodeLosses
 from controller_core.server.http_api.node_view import NodeView
 from controller_core.server.http_api.routes import NodeHttpServer
 from controller_core.server.logs import bind
@@ -39,12 +41,20 @@ from controller_core.server.proposals.submission import CommandSubmitter
 from controller_core.server.requests.forwarding import Forwarder
 from controller_core.server.requests.handlers import Handlers
 from controller_core.server.requests.leader_rule import LeaderRule
+from controller_core.server.requests.node_requests import NodeRequests
 from controller_core.server.requests.remoting_server import RemotingServer
 from controller_core.server.requests.sender_rules import SenderRules
 from controller_core.server.settings.certificates import Tls, context_of
 from controller_core.server.settings.live_config import LiveConfig
 
 _log = logging.getLogger(__name__)
+
+NEW_LEADER_MS: Final = 15_000
+"""For how long a broker may still send its requests to the leader before this one.
+
+A broker asks who leads every `syncControllerMetadataPeriod` (10 s), and waits 3 s for a controller that is
+gone.
+"""
 
 
 class Controller:
@@ -80,6 +90,7 @@ class Controller:
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._config = config
         self._clock = clock
+        self._leads_since_ms = -NEW_LEADER_MS
         self._node = node
         self._machine = machine
         self._self = settings.self_peer
@@ -103,11 +114,13 @@ class Controller:
             self._metrics,
             alive_of=self.heartbeats.alive_of,
             may_notify=lambda: config.settings.notify_role_changed,
+            leads_newly=lambda: clock.now_ms() - self._leads_since_ms < NEW_LEADER_MS,
             dial_at=self._direct_address,
             broker_ssl=None if tls is None else context_of(tls.broker_client),
         )
         self._first_elections = self._make_first_elections()
         self.leader_elections = self._make_leader_elections()
+        self._node_losses = self._make_node_losses()
         self._ha_addresses = HaAddresses(
             machine.state,
             self._submitter.notifier.ask,
@@ -163,6 +176,16 @@ class Controller:
             first_elections=self._first_elections,
         )
 
+    def _make_node_losses(self) -> NodeLosses:
+        return NodeLosses(
+            node=self._node,
+            own_id=self._self.raft_id,
+            heartbeats=self.heartbeats,
+            others=self._forwarder,
+            config=self._config,
+            clock=self._clock,
+        )
+
     def _make_view(self) -> NodeView:
         return NodeView(
             node=self._node,
@@ -178,6 +201,9 @@ class Controller:
         )
 
     def _make_handlers(self) -> Handlers:
+        node_requests = NodeRequests(
+            self._machine.state, self.heartbeats, self._clock, lambda: self._config.settings.node_timeout_ms
+        )
         return Handlers(
             node=self._node,
             machine=self._machine,
@@ -190,6 +216,7 @@ class Controller:
             first_elections=self._first_elections,
             direct_address=self._direct_address,
             peers=self._members.peers,
+            further=node_requests.table(),
         )
 
     def _direct_address(self, announced: str) -> str:
@@ -228,6 +255,7 @@ class Controller:
         self._tasks = [
             asyncio.create_task(self.heartbeats.run(), name="heartbeats"),
             asyncio.create_task(self.leader_elections.run(), name="failover"),
+            asyncio.create_task(self._node_losses.run(), name="lost nodes"),
         ]
         if self._membership is not None:
             self._tasks.append(asyncio.create_task(self._membership.run(), name="membership"))
@@ -276,6 +304,7 @@ class Controller:
         """If this node leads now, finish the work of its predecessor."""
         _log.info("this node leads" if leads else "this node does not lead any more", extra=bind(term=term))
         if leads:
+            self._leads_since_ms = self._clock.now_ms()
             self.leader_elections.wake()
             self._submitter.guards.lift_all()
 

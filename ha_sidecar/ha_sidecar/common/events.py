@@ -11,6 +11,7 @@ import os
 import time
 import uuid
 from collections import deque
+from itertools import islice
 from typing import Any, Final
 
 from controller_core.remoting.numbers import BrokerId
@@ -73,9 +74,11 @@ class EventLog:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def after(self, sequence: int) -> list[dict[str, Any]]:
-        """Return the kept events with a greater sequence number, ascending."""
-        return [event for event in self._events if event["sequence"] > sequence]
+    def after(self, sequence: int, count_max: int = EVENTS_MAX) -> list[dict[str, Any]]:
+        """Return the first kept events with a greater sequence number, ascending."""
+        oldest = self._sequence - len(self._events)
+        first = max(0, sequence - oldest)
+        return list(islice(self._events, first, first + count_max))
 
     async def wait_change(self) -> None:
         """Return when the next event has been added."""

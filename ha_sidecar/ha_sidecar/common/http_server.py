@@ -14,6 +14,7 @@ from the containers of the same pod.
 import asyncio
 import ipaddress
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -21,6 +22,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from controller_core.channel.http_port import HttpPort
+from ha_sidecar import limits
 from ha_sidecar.common.events import EventLog
 
 SHUTDOWN_S: Final = 0.5
@@ -55,7 +57,10 @@ class HttpServer:
             app.router.add_get("/v1/status", partial(self._serve_status, status))
         for path, action in (actions or {}).items():
             app.router.add_post(path, partial(self._serve_action, action))
-        self._port: Final = HttpPort(app, shutdown_s=SHUTDOWN_S)
+        self._streams: Final[Counter[str | None]] = Counter()
+        self._port: Final = HttpPort(
+            app, shutdown_s=SHUTDOWN_S, unsent_bytes_max=limits.HTTP_UNSENT_BYTES_MAX
+        )
 
     async def start(self, host: str, port: int) -> None:
         """Listen; raise `OSError` if the port cannot be had."""
@@ -92,17 +97,31 @@ class HttpServer:
         follow = request.query.get("follow", "true")
         if follow not in ("true", "false"):
             return web.Response(status=400, text=f"follow: true or false is expected, not {follow!r}\n")
-        if follow == "false":
-            lines = [json.dumps(event) + "\n" for event in self._events.after(after)]
-            return web.Response(text="".join(lines), content_type="application/x-ndjson")
+        source = request.remote
+        if (
+            self._streams.total() >= limits.EVENT_STREAMS_MAX
+            or self._streams[source] >= limits.SOURCE_EVENT_STREAMS_MAX
+        ):
+            return web.Response(status=503, text="too many event streams are open\n")
+        self._streams[source] += 1
+        try:
+            return await self._stream(request, after, follow=follow == "true")
+        finally:
+            self._streams[source] -= 1
+            if not self._streams[source]:
+                del self._streams[source]
+
+    async def _stream(self, request: web.Request, after: int, *, follow: bool) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
         while True:
-            events = self._events.after(after)
-            for event in events:
-                await response.write(json.dumps(event).encode() + b"\n")
-                after = event["sequence"]
-            if not events:
+            events = self._events.after(after, limits.EVENTS_PAGE_MAX)
+            if events:
+                await response.write("".join(json.dumps(event) + "\n" for event in events).encode())
+                after = events[-1]["sequence"]
+            elif not follow:
+                return response
+            else:
                 try:
                     async with asyncio.timeout(FOLLOW_IDLE_S):
                         await self._events.wait_change()

@@ -31,6 +31,7 @@ Source: NettyRemotingClient.invokeImpl, NettyRemotingAbstract.processRequestComm
 """
 
 import contextlib
+import errno
 import functools
 import logging
 import selectors
@@ -42,14 +43,12 @@ from typing import Final
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError, RemotingUsageError
-from controller_core.remoting.frame import FrameDecoder, encode
+from controller_core.remoting.frame import FrameBounds, FrameDecoder, encode
+from ha_sidecar import limits
 from ha_sidecar.address import HostPort
-from ha_sidecar.companion.relaying import SENDS, SendRelay, size_bytes
+from ha_sidecar.companion.relaying import SENDS, SendRelay
 
 RECEIVE_BYTES: Final = 1 << 16
-CLIENTS_MAX: Final = 4096
-HELD_BYTES_MAX: Final = 32 << 20
-"""A companion has little memory; connections and requests beyond these are closed."""
 WAKES_MAX: Final = 16
 MEMBERS_CODES: Final = range(900, 1100)
 """Requests among brokers, log replicas and controllers.
@@ -58,6 +57,10 @@ RequestCode.java has no client's request in this range.
 """
 VERSION_V5_3_1: Final = 475
 """MQVersion.Version.V5_3_1.ordinal(): brokers say GO_AWAY to later ones only."""
+
+_FRAMES: Final = FrameBounds(control_bytes_max=limits.HELD_HEADER_BYTES_MAX, large_codes=SENDS)
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_EXHAUSTED_PAUSE_S: Final = 0.01
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +72,7 @@ class HeldClient:
         """Take the connection, which is read without waiting from here on."""
         connection.setblocking(False)
         self._connection: Final = connection
-        self._decoder: Final = FrameDecoder()
+        self._decoder: Final = FrameDecoder(_FRAMES)
         self._sends: list[RemotingCommand] = []
         self._oneways: list[RemotingCommand] = []
         self._relayed = 0
@@ -81,8 +84,13 @@ class HeldClient:
     @property
     def held_bytes(self) -> int:
         """Bytes of a request that has not come whole yet, of sends that wait, and of answers that wait."""
-        waiting = sum(map(size_bytes, self._sends))
+        waiting = sum(send.size_bytes() for send in self._sends)
         return self._decoder.held_bytes + waiting + len(self._answered_go_away) + len(self._answers)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of it waits, here or at the successor."""
+        return not self._relayed and not self.held_bytes
 
     def read(self) -> bool:
         """Read the pending bytes; False if the connection is of no use any more."""
@@ -242,7 +250,7 @@ class HeldClients:
         except OSError as error:
             _log.info("the successor %s:%d is not reached yet: %s", *successor, error)
             return
-        self._held_bytes -= sum(map(size_bytes, self._oneways))
+        self._held_bytes -= sum(send.size_bytes() for send in self._oneways)
         oneways, self._oneways = self._oneways, []
         self._carry_oneways(self._relay, oneways)
         for client in list(self._connections):
@@ -270,15 +278,24 @@ class HeldClients:
     def _accept(self, listener: socket.socket) -> None:
         try:
             connection = listener.accept()[0]
-        except OSError:  # it has left again
-            return
+        except OSError as error:
+            if error.errno in _EXHAUSTED and not self._oldest_idle_gives_way():
+                time.sleep(_EXHAUSTED_PAUSE_S)
+            return  # or it has left again
         self.taken += 1
-        if len(self._connections) == CLIENTS_MAX:
+        if len(self._connections) >= limits.HELD_CLIENTS_MAX and not self._oldest_idle_gives_way():
             connection.close()
             return
         client = HeldClient(connection)
         self._connections[client] = connection
         self._selector.register(connection, selectors.EVENT_READ, client)
+
+    def _oldest_idle_gives_way(self) -> bool:
+        """Drop the oldest client that waits for nothing; False if each waits for something."""
+        idle = next((client for client in self._connections if client.is_idle), None)
+        if idle is not None:
+            self._drop(idle)
+        return idle is not None
 
     def _read(self, client: HeldClient) -> None:
         self._serve_client(client, HeldClient.read)
@@ -289,13 +306,13 @@ class HeldClients:
     def _take_oneway(self, command: RemotingCommand) -> None:
         """Carry a one-way send, or keep it until there is a successor; without room for it, it is lost."""
         self.oneways += 1
-        if self._all_bytes + size_bytes(command) > HELD_BYTES_MAX:
+        if self._all_bytes + command.size_bytes() > limits.HELD_CLIENTS_BYTES_MAX:
             return
         if self._relay is not None:
             self._carry_oneways(self._relay, [command])
         else:
             self._oneways.append(command)
-            self._held_bytes += size_bytes(command)
+            self._held_bytes += command.size_bytes()
 
     def _carry_oneways(self, relay: SendRelay[HeldClient], oneways: Sequence[RemotingCommand]) -> None:
         self.relayed += len(oneways)
@@ -319,7 +336,7 @@ class HeldClients:
                         self._serve_client(
                             client, functools.partial(HeldClient.answer, answer=_illegal(command))
                         )
-        if client in self._connections and self._all_bytes > HELD_BYTES_MAX:
+        if client in self._connections and self._all_bytes > limits.HELD_CLIENTS_BYTES_MAX:
             self._drop(client)
 
     def _forward_answers(self, relay: SendRelay[HeldClient]) -> None:
@@ -361,7 +378,7 @@ class HeldClients:
             _log.exception("a held client is disconnected: an unexpected error")
             is_of_use = False
         self._held_bytes += client.held_bytes - before_bytes
-        if not is_of_use or self._all_bytes > HELD_BYTES_MAX:
+        if not is_of_use or self._all_bytes > limits.HELD_CLIENTS_BYTES_MAX:
             self._drop(client)
 
     @property

@@ -61,11 +61,6 @@ def is_refused_for_now(answer: RemotingCommand) -> bool:
     return answer.code in (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE)
 
 
-def size_bytes(command: RemotingCommand) -> int:
-    """Return about how many bytes a command takes in memory: those of its body and of its header fields."""
-    return len(command.body) + sum(len(name) + len(value) for name, value in (command.ext or {}).items())
-
-
 class SendRelay(Generic[C]):
     """One connection to the successor, for all clients; for one thread.
 
@@ -125,14 +120,14 @@ class SendRelay(Generic[C]):
         self._asked[self._opaque] = (client, command)
         self._opaque += 1
         self._unsent += frame
-        self.held_bytes += size_bytes(command)
+        self.held_bytes += command.size_bytes()
 
     def ask_again(self) -> None:
         """Repeat the refused sends when it is time; raise `OSError` if the connection has ended."""
         if self._again and time.monotonic() >= self._again_s:
             again, self._again = self._again, []
             for client, command in again:
-                self.held_bytes -= size_bytes(command)
+                self.held_bytes -= command.size_bytes()
                 self.ask(client, [command])
 
     def answers(self) -> Iterator[tuple[C | None, RemotingCommand]]:
@@ -157,12 +152,12 @@ class SendRelay(Generic[C]):
                 self._again_s = self.again_s or time.monotonic() + AGAIN_S
                 self._again.append(found)
             else:
-                self.held_bytes -= size_bytes(found[1])
+                self.held_bytes -= found[1].size_bytes()
                 yield found[0], answer.with_opaque(found[1].opaque)
 
     def forget(self, client: C) -> None:
         """Ask nothing again for a client that has gone: it has asked somebody else since."""
-        self.held_bytes -= sum(size_bytes(command) for of, command in self._again if of == client)
+        self.held_bytes -= sum(command.size_bytes() for of, command in self._again if of == client)
         self._again = [entry for entry in self._again if entry[0] != client]
 
     def close(self) -> list[C | None]:

@@ -16,6 +16,7 @@ from typing import Final
 import aiohttp
 
 from controller_core.channel.asking import Asker, AskError
+from controller_core.channel.http_answers import read_json
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.address import HostPort
 from ha_sidecar.common.controllers import Controllers
@@ -65,7 +66,7 @@ async def _settled_by_companion(http: HostPort | None) -> bool | None:
             aiohttp.ClientSession(timeout=timeout) as session,
             session.post(f"http://127.0.0.1:{http[1]}/v1/settle", raise_for_status=True) as answer,
         ):
-            owed = (await answer.json()).get("pop_revives_owed")
+            owed = (await read_json(answer)).get("pop_revives_owed")
     except (aiohttp.ClientError, TimeoutError, ValueError, AttributeError) as error:
         _log.warning("the companion does not say whether it owes POP checkpoints: %s", error)
         return None

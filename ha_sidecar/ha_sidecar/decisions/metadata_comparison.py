@@ -18,13 +18,14 @@ Source: SlaveSynchronize.java (what a slave copies, when), ConsumerManageProcess
 """
 
 import json
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from controller_core.remoting import lenient_json
 from controller_core.remoting.client_headers import CreateTopicRequestHeader
 from controller_core.remoting.codes import RequestCode
+from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.header import Header, JavaInt, JavaLong
 from ha_sidecar.decisions.metadata_tables import BY_CODE, MetadataKind, MetadataSnapshot, holds_entries
 
@@ -34,14 +35,13 @@ GROUPS: Final = BY_CODE[RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG]
 OFFSETS: Final = BY_CODE[RequestCode.GET_ALL_CONSUMER_OFFSET]
 COMPARED: Final = (TOPICS, GROUPS, OFFSETS)
 """The order of restoring: an offset needs its topic and its group."""
-_BARE_KEY: Final = re.compile(rb"([{,]\s*)(-?\d+)(\s*:)")
 
 
 def table(kind: MetadataKind, text: bytes) -> dict[str, Any] | None:
     """Return a kind's table by name, None if the text cannot be read."""
     try:
-        found: Any = json.loads(_BARE_KEY.sub(rb'\1"\2"\3', text))[kind.table]
-    except (ValueError, KeyError, TypeError):
+        found = lenient_json.decode(text)[kind.table]
+    except (RemotingProtocolError, KeyError, TypeError):
         return None
     return found if isinstance(found, dict) else None
 

@@ -20,6 +20,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from controller_core.remoting import bounded_json
+from controller_core.remoting.bounded_json import JsonError
 from controller_core.remoting.client_headers import PullMessageRequestHeader, SendMessageRequestHeaderV2
 
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
@@ -172,8 +174,8 @@ def _value(entry: ReviveLogEntry) -> Mapping[str, Any] | None:
     if entry.tag not in (CHECKPOINT, ACK, BATCH_ACK):
         return None
     try:
-        value = json.loads(entry.body)
-    except (ValueError, RecursionError):
+        value = bounded_json.decode(entry.body)
+    except JsonError:
         return None
     return value if isinstance(value, dict) else None
 

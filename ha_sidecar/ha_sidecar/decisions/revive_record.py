@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from controller_core.remoting import bounded_json
+from controller_core.remoting.bounded_json import JsonError
 from ha_sidecar.decisions.revive_debt import DebtRecord
 from ha_sidecar.decisions.revive_log import Consumer
 
@@ -63,8 +65,8 @@ def decode(data: bytes, cluster: str, group: str) -> DebtRecord:
     if len(data) > RECORD_BYTES_MAX:
         raise DebtRecordError(f"{len(data)} bytes (expected at most {RECORD_BYTES_MAX})")
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        value = bounded_json.decode(data)
+    except JsonError as error:
         raise DebtRecordError(f"not JSON: {error}") from error
     if not isinstance(value, dict):
         raise DebtRecordError("not a JSON object")

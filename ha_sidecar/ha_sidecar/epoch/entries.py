@@ -16,6 +16,7 @@ This module never touches a file and never guesses: where the protocol proves no
 Source: RocketMQ docs/en/controller/design.md "Truncation algorithm"; EpochFileCache.java 5.4.0.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -100,11 +101,14 @@ class EpochList:
 
     def get(self, epoch: int) -> EpochEntry | None:
         """Return the entry of exactly this epoch."""
-        return next((entry for entry in self._entries if entry.epoch == epoch), None)
+        number = bisect_left(self._entries, epoch, key=_epoch_of)
+        found = self._entries[number] if number < len(self._entries) else None
+        return found if found is not None and found.epoch == epoch else None
 
     def next_after(self, epoch: int) -> EpochEntry | None:
         """Return the entry with the smallest epoch above `epoch`."""
-        return next((entry for entry in self._entries if entry.epoch > epoch), None)
+        number = bisect_right(self._entries, epoch, key=_epoch_of)
+        return self._entries[number] if number < len(self._entries) else None
 
     def end_offset(self, epoch: int) -> LogOffset:
         """Return where the epoch's part ends (exclusive): the next entry's start, or `OPEN_END_OFFSET`."""
@@ -113,12 +117,8 @@ class EpochList:
 
     def find_by_offset(self, offset: LogOffset) -> EpochEntry | None:
         """Return the entry whose part holds the byte at `offset`, None before the first start."""
-        found: EpochEntry | None = None
-        for entry in self._entries:
-            if entry.start_offset > offset:
-                break
-            found = entry
-        return found
+        number = bisect_right(self._entries, offset, key=_start_of)
+        return self._entries[number - 1] if number else None
 
     def accepts(self, entry: EpochEntry) -> bool:
         """Say whether `appended(entry)` would succeed.
@@ -129,7 +129,10 @@ class EpochList:
 
     def appended(self, entry: EpochEntry) -> "EpochList":
         """Return this list with one newer entry; raise `EpochOrderError` when it is not newer."""
-        return EpochList((*self._entries, entry))
+        _check_range(entry)
+        if not self.accepts(entry):
+            raise EpochOrderError(f"{_text(entry)} does not follow {_text(self._entries[-1])}")
+        return _of_valid((*self._entries, entry))
 
     def opened(self, epoch: int, end_offset: LogOffset) -> "EpochList":
         """Return the list of a replica whose log ends at `end_offset` and that begins to write in `epoch`.
@@ -145,7 +148,7 @@ class EpochList:
 
     def truncate_suffix_by_offset(self, offset: LogOffset) -> "EpochList":
         """Return the entries that start below `offset`: Java's rule after a truncation of the log."""
-        return EpochList(entry for entry in self._entries if entry.start_offset < offset)
+        return self._part(0, bisect_left(self._entries, offset, key=_start_of))
 
     def starting_up_to(self, max_offset: LogOffset) -> "EpochList":
         """Return the entries that start at or below `max_offset`, the log's end.
@@ -154,14 +157,35 @@ class EpochList:
         a plain reconnect, and the replica's next bytes carry the older epoch. An empty newest epoch is a true
         fact about the log and stays in the list.
         """
-        return EpochList(entry for entry in self._entries if entry.start_offset <= max_offset)
+        return self._part(0, bisect_right(self._entries, max_offset, key=_start_of))
 
     def truncate_prefix_by_offset(self, offset: LogOffset) -> "EpochList":
         """Return the entries whose end lies above `offset`; the newest, being open, always stays.
 
         Source: EpochFileCache.truncatePrefixByOffset, called after deletion of files with min offset - 1.
         """
-        return EpochList(entry for entry in self._entries if self.end_offset(entry.epoch) > offset)
+        # An entry's end is the start of the next one.
+        first = bisect_right(self._entries, offset, key=_start_of) - 1
+        return self._part(max(first, 0), len(self._entries))
+
+    def _part(self, first: int, end: int) -> "EpochList":
+        is_whole = first == 0 and end >= len(self._entries)
+        return self if is_whole else _of_valid(self._entries[first:end])
+
+
+def _of_valid(entries: tuple[EpochEntry, ...]) -> EpochList:
+    """Return the list of entries that are known to ascend, in O(1)."""
+    made = EpochList.__new__(EpochList)
+    object.__setattr__(made, "_entries", entries)
+    return made
+
+
+def _epoch_of(entry: EpochEntry) -> int:
+    return entry.epoch
+
+
+def _start_of(entry: EpochEntry) -> LogOffset:
+    return entry.start_offset
 
 
 class PointRule(Enum):

@@ -4,6 +4,7 @@
     the controllers        asked (1006) where each member's process is, every `poll_interval_ms`; at each
                            election; and again before each batch of resets
     this node's flows      listed every `PASS_S` for `act_ms` after a replacement, on a thread of their own
+    heartbeats             tell the controllers which members live on this node (`witness`)
 
 It keeps nothing on disk and needs nothing of Kubernetes: whether an address leads elsewhere from this node,
 it finds out by dialling it. `replaced` and `flows` decide; this module carries out.
@@ -36,6 +37,7 @@ from ha_sidecar.node_agent.flows import Flow, FlowChoice, FlowKind
 from ha_sidecar.node_agent.metrics import NodeAgentMetrics
 from ha_sidecar.node_agent.replaced import ConfirmedGroup, ProcessBook, Refusal, Replaced, group_view, judge
 from ha_sidecar.node_agent.resetting import NodeFlows, ResetCounts
+from ha_sidecar.node_agent.witness import NodeWitness
 
 PASS_S: Final = 0.02
 PASS_LATER_S: Final = 0.2
@@ -64,6 +66,10 @@ class FlowTable(Protocol):
 
     def leads_to(self, address: HostPort) -> str | None:
         """Return the host that a new connection to an address reaches; None if unknown."""
+        ...
+
+    def hosts_here(self, hosts: Iterable[str]) -> frozenset[str]:
+        """Return those of some addresses that belong to this node."""
         ...
 
     def reset(self, kind: FlowKind, flows: Iterable[Flow]) -> ResetCounts:
@@ -95,6 +101,13 @@ class NodeAgent:
         self._controllers: Final = Controllers(config.controllers)
         self._streams: Final = EventStreams(config.controllers_http, self._on_election, self.metrics)
         self._book: Final = ProcessBook()
+        self._witness: Final = NodeWitness(
+            self._controllers,
+            self._hosts_here,
+            self.metrics,
+            config.heartbeat_interval_ms / 1000,
+            config.token_file,
+        )
         self._judge_s: Final = judge_s
         self._work: Final[set[asyncio.Task[None]]] = set()
         self._thread: Final = ThreadPoolExecutor(1, "flows")
@@ -113,6 +126,7 @@ class NodeAgent:
                     tasks.create_task(self._streams.run())
                     tasks.create_task(self._poll())
                     tasks.create_task(self._check_conntrack())
+                    tasks.create_task(self._witness.run())
             finally:
                 for task in self._work:
                     task.cancel()
@@ -140,6 +154,10 @@ class NodeAgent:
     async def _poll(self) -> None:
         while True:
             await self._learn(self._streams.groups())
+            try:
+                await self._witness.learn(self._book.living())
+            except OSError as error:
+                _log.warning("members on this node are unknown: %s", error)
             await asyncio.sleep(self._config.poll_interval_ms / 1000)
 
     async def _learn(self, groups: Collection[str]) -> None:
@@ -291,6 +309,9 @@ class NodeAgent:
                     "translates addresses here, and nothing can be reset on this node"
                 )
         return None
+
+    async def _hosts_here(self, hosts: Iterable[str]) -> frozenset[str]:
+        return await self._on_thread(partial(self._flows.hosts_here, tuple(hosts)))
 
     async def _on_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from ha_sidecar.address import PORT_MAX, HostPort
 from ha_sidecar.common.options import address, addresses, build_settings, number, require
 
 POLL_INTERVAL_MS_MIN: Final = 100
+HEARTBEAT_INTERVAL_MS_MIN: Final = 20
+HEARTBEAT_INTERVAL_MS_MAX: Final = 5_000
 ACT_MS_MIN: Final = 1_000
 ACT_MS_MAX: Final = 60_000
 _PORTS_MAX: Final = 16
@@ -23,6 +26,8 @@ class NodeAgentConfig:
         http: where metrics and probes are served.
         ha_ports: ports on which masters serve their slaves (haListenPort), with commas between.
         poll_interval_ms: between two questions where each member's process is.
+        heartbeat_interval_ms: between two heartbeats to each controller.
+        token_file: holds the token of the agents of this cluster.
         act_ms: for how long after an election the agent resets connections to the replaced master.
     """
 
@@ -31,6 +36,8 @@ class NodeAgentConfig:
     http: HostPort
     ha_ports: tuple[int, ...] = (10_912,)
     poll_interval_ms: int = 1_000
+    heartbeat_interval_ms: int = 100
+    token_file: Path | None = None
     act_ms: int = 10_000
 
     def __post_init__(self) -> None:
@@ -46,6 +53,11 @@ class NodeAgentConfig:
         require(
             self.poll_interval_ms >= POLL_INTERVAL_MS_MIN,
             f"poll-interval-ms {self.poll_interval_ms}: at least {POLL_INTERVAL_MS_MIN}",
+        )
+        require(
+            HEARTBEAT_INTERVAL_MS_MIN <= self.heartbeat_interval_ms <= HEARTBEAT_INTERVAL_MS_MAX,
+            f"heartbeat-interval-ms {self.heartbeat_interval_ms}: "
+            f"{HEARTBEAT_INTERVAL_MS_MIN} to {HEARTBEAT_INTERVAL_MS_MAX}",
         )
         require(
             ACT_MS_MIN <= self.act_ms <= ACT_MS_MAX, f"act-ms {self.act_ms}: {ACT_MS_MIN} to {ACT_MS_MAX}"
@@ -70,6 +82,8 @@ def _parse(key: str, text: str) -> object:
             return addresses(key, text)
         case "http":
             return address(key, text)
+        case "token_file":
+            return Path(text)
         case "ha_ports":
             return tuple(number(key, part.strip()) for part in text.split(","))
         case _:

@@ -24,7 +24,7 @@ VOTES_MAX: Final = 256
 """Elections kept for each controller."""
 NAME_CHARS_MAX: Final = 1_024
 ELECTED: Final = "MasterElected"
-SILENCE: Final = frozenset({"HeartbeatTimeout"})
+SILENCE: Final = frozenset({"HeartbeatTimeout", "NodeLost"})
 """Causes of an election for which the old master said nothing: its connections may be open and dead.
 
 With any other cause its process has ended or still lives, and its kernel or its companion answers clients.

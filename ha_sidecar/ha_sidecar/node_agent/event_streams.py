@@ -11,7 +11,6 @@ A controller's silence does not matter while a majority of the streams is open.
 
 import asyncio
 import contextlib
-import json
 import logging
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,6 +18,8 @@ from typing import Any, Final
 
 import aiohttp
 
+from controller_core.channel.http_answers import EVENT_LINE_BYTES_MAX, newest_event, read_json, sequence_of
+from controller_core.remoting import bounded_json
 from ha_sidecar.address import HostPort
 from ha_sidecar.node_agent.elections import (
     NAME_CHARS_MAX,
@@ -29,7 +30,7 @@ from ha_sidecar.node_agent.elections import (
 )
 from ha_sidecar.node_agent.metrics import NodeAgentMetrics
 
-LINE_BYTES_MAX: Final = 1024 * 1024
+LINE_BYTES_MAX: Final = EVENT_LINE_BYTES_MAX
 GROUPS_MAX: Final = 1_000
 """Names of groups taken from one controller; one that lies must not fill the memory."""
 RECONNECT_S: Final = 0.2
@@ -40,7 +41,7 @@ _KEEPALIVE_S: Final = 5
 _KEEPALIVE_PROBES_MAX: Final = 3
 _READ: Final = aiohttp.ClientTimeout(total=_READ_S, sock_connect=_CONNECT_S)
 _FOLLOW: Final = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
-_TROUBLE: Final = (aiohttp.ClientError, TimeoutError, ElectionEventError, ValueError, RecursionError)
+_TROUBLE: Final = (aiohttp.ClientError, TimeoutError, ValueError)
 
 _log = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ class EventStreams:
         while True:
             try:
                 self._note_groups(number, await self._group_names(session, url))
-                newest = await self._newest(session, url)
+                newest = await newest_event(session, url, _READ)
                 last = newest if last is None or newest < last else last
                 async with session.get(
                     f"{url}/v1/events?after={last}",
@@ -118,8 +119,8 @@ class EventStreams:
         if not line.strip():
             return last
         try:
-            event = _read(line)
-            sequence = _sequence(event)
+            event = bounded_json.decode(line)
+            sequence = sequence_of(event)
             self._note_groups(number, [event.get("group")])
             election = parse_election(event)
         except ValueError as error:
@@ -130,24 +131,10 @@ class EventStreams:
             self._on_election(election)
         return max(last, sequence)
 
-    async def _newest(self, session: aiohttp.ClientSession, url: str) -> int:
-        newest = 0
-        async with session.get(
-            f"{url}/v1/events?after=0&follow=false",
-            timeout=_READ,
-            allow_redirects=False,
-            read_bufsize=LINE_BYTES_MAX,
-        ) as response:
-            response.raise_for_status()
-            async for line in response.content:
-                with contextlib.suppress(ValueError):
-                    newest = max(newest, _sequence(_read(line)))
-        return newest
-
     async def _group_names(self, session: aiohttp.ClientSession, url: str) -> list[Any]:
         async with session.get(f"{url}/v1/groups", timeout=_READ, allow_redirects=False) as response:
             response.raise_for_status()
-            answer = await response.json()
+            answer = await read_json(response)
         groups = answer.get("groups") if isinstance(answer, dict) else None
         if not isinstance(groups, list):
             raise ElectionEventError("/v1/groups: expected an object with a list of groups")
@@ -169,17 +156,3 @@ def _lasting_socket(address: tuple[Any, ...]) -> socket.socket:
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_S)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_PROBES_MAX)
     return made
-
-
-def _read(line: bytes) -> Any:  # noqa: ANN401 - whatever the controller wrote
-    try:
-        return json.loads(line)
-    except RecursionError as error:
-        raise ElectionEventError("an event is nested too deeply") from error
-
-
-def _sequence(event: object) -> int:
-    sequence = event.get("sequence") if isinstance(event, dict) else None
-    if not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < 0:
-        raise ElectionEventError(f"sequence {str(sequence)[:40]}: expected a number from 0")
-    return sequence

@@ -51,6 +51,12 @@ class NodeAgentMetrics:
         self.conntrack: Final = Gauge(
             name("conntrack"), "1 if conntrack knows this node's connections", registry=registry
         )
+        self.members: Final = Gauge(
+            name("members"), "Members that the agent names in its heartbeats", registry=registry
+        )
+        self.takers: Final = Gauge(
+            name("heartbeat_takers"), "Controllers that take the agent's heartbeats", registry=registry
+        )
         for kind in FlowKind:
             self._unanswered.labels(kind)
             self._foreign.labels(kind)

@@ -106,11 +106,21 @@ def group_view(name: str, info: ReplicasInfo) -> ConfirmedGroup:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class LocatedMember:
+    """A living member, and the confirmed host of its process."""
+
+    group: str
+    id: int
+    host: str
+
+
 class ProcessBook:
     """The last confirmed address of each member's process, and which hosts have a living member."""
 
     def __init__(self) -> None:
         self._processes: Final[dict[tuple[str, int], HostPort]] = {}
+        self._members: Final[dict[str, tuple[LocatedMember, ...]]] = {}
         self._living: Final[dict[str, frozenset[str]]] = {}
 
     def learn(self, view: ConfirmedGroup) -> None:
@@ -124,13 +134,20 @@ class ProcessBook:
         present = {member.id for member in view.members}
         for key in [key for key in self._processes if key[0] == view.name and key[1] not in present]:
             del self._processes[key]
-        self._living[view.name] = frozenset(
-            member.process[0] for member in view.members if member.alive and member.process is not None
+        self._members[view.name] = tuple(
+            LocatedMember(view.name, member.id, member.process[0])
+            for member in view.members
+            if member.alive and member.process is not None
         )
+        self._living[view.name] = frozenset(member.host for member in self._members[view.name])
 
     def process(self, group: str, member_id: int) -> HostPort | None:
         """Return the last confirmed address of a member's process."""
         return self._processes.get((group, member_id))
+
+    def living(self) -> Iterable[LocatedMember]:
+        """Return the members that were alive when their group was last confirmed."""
+        return [member for members in self._members.values() for member in members]
 
     def living_hosts(self) -> Collection[str]:
         """Return the hosts on which a member was alive when its group was last confirmed."""

@@ -18,6 +18,7 @@ from ha_sidecar.address import HostPort
 from ha_sidecar.node_agent.conntrack import Conntrack
 from ha_sidecar.node_agent.flows import Flow, FlowKind
 from ha_sidecar.node_agent.forging import FLOWS_MAX, ClientLinks, reset_by_segments
+from ha_sidecar.node_agent.local_hosts import LocalHosts
 from ha_sidecar.node_agent.own_sockets import destroy_own
 
 _log = logging.getLogger(__name__)
@@ -40,9 +41,11 @@ class NodeFlows:
         """Open the netlink sockets; raise `OSError` if the kernel refuses."""
         self._conntrack: Final = Conntrack()
         self._links: Final = ClientLinks()
+        self._local: Final = LocalHosts()
 
     def close(self) -> None:
         """Close the sockets."""
+        self._local.close()
         self._conntrack.close()
         self._links.close()
 
@@ -57,6 +60,10 @@ class NodeFlows:
             OSError: the kernel refuses.
         """
         return self._conntrack.leads_to(address)
+
+    def hosts_here(self, hosts: Iterable[str]) -> frozenset[str]:
+        """Return those of some addresses that belong to this node; raise `OSError` if the kernel refuses."""
+        return self._local.of(hosts)
 
     def reset(self, kind: FlowKind, flows: Iterable[Flow]) -> ResetCounts:
         """Reset flows, and return how many ended.

@@ -35,6 +35,7 @@ from typing import Final
 
 from controller_core.channel import ChannelError, Connection, connect
 from controller_core.channel.refusals import RefusalLog, refusal
+from controller_core.remoting import bounded_json
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
@@ -296,7 +297,7 @@ class Follower:
         path = self._followed_path()
         if self._config.unclean_election or not path.exists():
             return None
-        followed = json.loads(path.read_text())
+        followed = bounded_json.decode(path.read_bytes())
         same = followed == {"epoch": role.epoch, "master_id": role.master_id}
         return role.epoch if same else None
 

@@ -50,6 +50,7 @@ from ha_sidecar.replica.follower import Follower
 from ha_sidecar.replica.group_view import FollowedGroup, MasterRole
 from ha_sidecar.replica.master_watch import MasterWatch, check_notice
 from ha_sidecar.replica.metrics import ReplicaMetrics, ReplicaNumbers
+from ha_sidecar.replica.port_bounds import port_bounds
 from ha_sidecar.replica.slave_server import HaServer
 from ha_sidecar.replica.upkeep import keep_metadata, retain
 from ha_sidecar.transfer.served_log import MasterConfig
@@ -104,7 +105,7 @@ class LogReplica:
         """
         config = self._config
         files = IdentityFiles(config.store, config.cluster, config.group)
-        server = await serve(*config.listen, self._accept)
+        server = await serve(*config.listen, self._accept, port_bounds())
         self._controllers.start()
         syncer = Syncer(lambda: self._store.log.sync(), self._on_synced, self._on_sync_failure)
         syncer.start()
@@ -273,10 +274,8 @@ class LogReplica:
             case RequestCode.EXCHANGE_BROKER_HA_INFO:
                 header = answers.ha_address(self._config, self._view, self._store)
                 return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
-            case code if code in BY_CODE and self._stored_metadata(code) is not None:
-                return RemotingCommand.response_to(
-                    request, ResponseCode.SUCCESS, body=self._stored_metadata(code) or b""
-                )
+            case code if code in BY_CODE and (stored := self._stored_metadata(code)) is not None:
+                return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=stored)
             case _:
                 remark = f" request type {request.code} not supported"
                 return RemotingCommand.response_to(

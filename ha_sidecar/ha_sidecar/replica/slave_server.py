@@ -5,6 +5,9 @@ that does not read costs its own session and nothing else: no lock is held while
 silence ends it after the housekeeping interval. Bodies go from the page cache to the socket (sendfile)
 without passing through this program.
 
+A session has a place (`channel.places`). One that does not copy the log gives its place to a younger
+connection when there are too many, so silent strangers do not keep a member out.
+
 The socket is reset and not closed in order when the log is cut under a session: bytes that are still on their
 way may be of the tail that is gone, and the slave is better off asking again.
 
@@ -23,7 +26,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from controller_core.channel.log_rate import LogRate
+from controller_core.channel.places import Places, PortPlace
 from controller_core.remoting.numbers import BrokerId, LogOffset
+from ha_sidecar import limits
 from ha_sidecar.commitlog.cuts import LogCutError
 from ha_sidecar.commitlog.record_ends import RecordEnds
 from ha_sidecar.commitlog.served import FileSender, ServedStore
@@ -33,8 +39,6 @@ from ha_sidecar.transfer.errors import HaProtocolError
 from ha_sidecar.transfer.master import MasterMachine
 from ha_sidecar.transfer.served_log import MasterConfig
 
-SLAVES_MAX: Final = 32
-"""Connections at a time; a group has fewer members by far."""
 RECEIVE_BYTES: Final = 64 << 10
 WAIT_MS: Final = 50
 """How long a session waits for something to do before it looks at the time."""
@@ -43,6 +47,9 @@ _RESET: Final = struct.pack("ii", 1, 0)
 _JOIN_TIMEOUT_S: Final = 5.0
 
 _log = logging.getLogger(__name__)
+_log_not_accepted: Final = LogRate(_log, logging.WARNING)
+_log_started: Final = LogRate(_log, logging.INFO)
+_log_ended: Final = LogRate(_log, logging.INFO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,7 @@ class HaServer:
         self.config: Final = config
         self._lock: Final = threading.Lock()
         self._sessions: set[_Session] = set()
+        self._places: Final = Places(limits.SLAVES_MAX, limits.SLAVES_SOURCE_MAX)
         self._ended_bytes = 0
         self._listener: socket.socket | None = None
         self._thread: threading.Thread | None = None
@@ -133,7 +141,13 @@ class HaServer:
         """Forget a session; called by itself."""
         with self._lock:
             self._sessions.discard(session)
+            self._places.give_back(session.place)
             self._ended_bytes += session.machine.sent_bytes
+
+    def keep(self, session: "_Session") -> None:
+        """Learn that a session copies the log: from now on others give way first."""
+        with self._lock:
+            self._places.keep(session.place, kept=True)
 
     def _accept(self, listener: socket.socket) -> None:
         while self._listener is not None:
@@ -141,24 +155,25 @@ class HaServer:
                 sock, peer = listener.accept()
             except OSError as error:
                 if self._listener is not None:
-                    _log.warning("accepting slaves: %s", error)
+                    _log_not_accepted("accepting slaves: %s", error)
                     time.sleep(WAIT_MS / 1000)
                 continue
-            session = _Session(self, sock, f"{peer[0]}:{peer[1]}")
             with self._lock:
-                accepted = len(self._sessions) < SLAVES_MAX and self._listener is not None
-                if accepted:
-                    self._sessions.add(session)
-            if accepted:
-                session.start()
-            else:
-                session.abandon()
+                place = self._places.take(peer[0]) if self._listener is not None else None
+            if place is None:
+                sock.close()
+                continue
+            session = _Session(self, sock, f"{peer[0]}:{peer[1]}", place)
+            with self._lock:
+                self._sessions.add(session)
+            session.start()
 
 
 class _Session:
     """One slave's connection."""
 
-    def __init__(self, server: HaServer, sock: socket.socket, address: str) -> None:
+    def __init__(self, server: HaServer, sock: socket.socket, address: str, place: PortPlace) -> None:
+        self.place: Final = place
         self._server: Final = server
         self._socket: Final = sock
         self._address: Final = address
@@ -173,6 +188,7 @@ class _Session:
         self._body_offset = self._body_end = 0
         self._generation = 0
         self._thread: Final = threading.Thread(target=self._run, name=f"ha-slave-{address}", daemon=True)
+        place.close = self.stop
 
     def start(self) -> None:
         self._thread.start()
@@ -183,10 +199,6 @@ class _Session:
 
     def join(self, timeout_s: float) -> None:
         self._thread.join(timeout_s)
-
-    def abandon(self) -> None:
-        """Close a session that was never started."""
-        self._release()
 
     def wake(self) -> None:
         with self._fd_lock:
@@ -224,7 +236,7 @@ class _Session:
             self._server.ended(self)
             self._release()
             handshake = self.machine.handshake
-            _log.info("slave %s at %s: %s", handshake and handshake.broker_id, self._address, reason)
+            _log_ended("slave %s at %s: %s", handshake and handshake.broker_id, self._address, reason)
 
     def _release(self) -> None:
         with self._fd_lock:
@@ -269,7 +281,8 @@ class _Session:
                 case SendBytes(data):
                     self._unsent += data
                 case SlaveStarted(handshake, start_offset):
-                    _log.info(
+                    self._server.keep(self)
+                    _log_started(
                         "slave %d at %s goes on at %d", handshake.broker_id, self._address, start_offset
                     )
                 case Close(reason):

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from controller_core.remoting import bounded_json
 from controller_core.remoting.numbers import BrokerId, LogOffset
 from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.checking import Checker
@@ -340,7 +341,7 @@ def _read_note(store: Path) -> dict[str, object] | None:
     path = store / NOTE_FILE
     if not path.exists():
         return None
-    note = json.loads(path.read_text())
+    note = bounded_json.decode(path.read_bytes())
     return note if isinstance(note, dict) else {}
 
 

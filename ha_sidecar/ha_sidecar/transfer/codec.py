@@ -36,6 +36,7 @@ from enum import IntEnum
 from typing import Final
 
 from controller_core.remoting.numbers import LogOffset
+from ha_sidecar import limits
 from ha_sidecar.epoch import EpochEntry, EpochList, EpochOrderError
 from ha_sidecar.transfer.errors import HaProtocolError
 
@@ -47,12 +48,12 @@ EPOCH_ENTRY_BYTES: Final = 12
 FRAME_HEADER_BYTES: Final = 36
 ACK_BYTES: Final = 12
 
-EPOCH_ENTRIES_MAX: Final = 1000
+EPOCH_ENTRIES_MAX: Final = limits.HA_EPOCHS_MAX
 """Java's reply buffer holds this many entries; a master with more cannot answer a handshake."""
 
 REPLY_BODY_BYTES_MAX: Final = EPOCH_ENTRIES_MAX * EPOCH_ENTRY_BYTES
 
-FRAME_BODY_BYTES_MAX: Final = 64 << 20
+FRAME_BODY_BYTES_MAX: Final = limits.HA_BODY_BYTES_MAX
 """No master has a reason for a larger body: Java's default batch is 32 KiB, and its slaves stop at 4 MiB."""
 
 LEGACY_HEADER_BYTES: Final = 12

@@ -372,6 +372,8 @@ class SlaveMachine:
             return
         if entry.start_offset > end_offset or not self._truth.accepts(entry):
             raise self._broken(f"epoch {entry} does not follow {self._truth} in a log up to {end_offset}")
+        if len(self._truth) >= codec.EPOCH_ENTRIES_MAX:
+            raise self._broken(f"{len(self._truth)} epochs (expected at most {codec.EPOCH_ENTRIES_MAX})")
         self._truth = self._truth.appended(entry)
 
     def _adopt_up_to(self, end_offset: LogOffset, actions: list[Action]) -> None:

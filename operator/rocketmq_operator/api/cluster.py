@@ -15,9 +15,16 @@ from rocketmq_operator.api.proxy import Proxy
 
 VERSION_DEFAULT = "5.5.0"
 IMAGE_LENGTH_MAX = 512
-Image = Annotated[str, Field(min_length=1, max_length=IMAGE_LENGTH_MAX)]
+IMAGE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$"
+"""A reference with registry, port, tag and digest, without white space."""
+Image = Annotated[str, Field(min_length=1, max_length=IMAGE_LENGTH_MAX, pattern=IMAGE_PATTERN)]
 Version = Annotated[str, Field(max_length=32, pattern=r"^5\.[0-9]+\.[0-9]+$")]
 CONTROLLER_COUNTS = (1, 3, 5)
+NODE_TIMEOUT_MS_DEFAULT = 500
+"""The controllers' own default."""
+BY_ADDRESS_PREFIXES = ("5.0.", "5.1.0")
+"""Versions whose controllers know members by address. 5.1.1 brought broker ids, and requests 1012 and 1013
+for them."""
 CERTIFICATE_DAYS_MAX = 3_650
 _DNS_NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 
@@ -58,12 +65,26 @@ class ControllersSpec(SpecModel):
     """Volume of each controller: its log and snapshots."""
     resources: Resources = Resources(cpu="250m", memory="512Mi")
     """Of each controller."""
+    enable_elect_unclean_master: bool = False
+    """Whether a broker outside the SyncStateSet may become master if no member of the set can. Acknowledged
+    messages are then lost. Log replicas are not elected either way."""
+    notify_broker_role_changed: bool = True
+    """Whether controllers tell brokers of a new master at once. Without it brokers learn it with their next
+    poll, 1 s later by default."""
     pod: PodSettings | None = None
     """Of their pods."""
     pod_override: PodOverride | None = None
     """Laid over their pods."""
     lost_members: LostMembers = LostMembers()
     """What becomes of a controller whose node is gone for good."""
+
+
+class NodeFailover(SpecModel):
+    """When the controllers declare a node lost, if node agents run."""
+
+    node_timeout_ms: Annotated[int, Field(ge=0, le=60_000)] = NODE_TIMEOUT_MS_DEFAULT
+    """Silence of a node's agent and of a broker on that node after which the node is lost, in milliseconds. 0
+    turns the rule off. A broker that is silent alone has its group's `failover.heartbeatTimeoutMs`."""
 
 
 class Images(SpecModel):
@@ -143,6 +164,20 @@ class TlsSpec(SpecModel):
 class RocketMQClusterSpec(SpecModel):
     """What a person asks of a cluster."""
 
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            name="OlderProtocol",
+            expression="!self.version.startsWith('5.0.') && self.version != '5.1.0'",
+            message="'version is %s: its brokers speak another controller protocol, with addresses for "
+            "broker ids; take 5.1.1 or newer'.format([self.version])",
+            holds=lambda spec: not spec.version.startswith(BY_ADDRESS_PREFIXES),
+            problem=lambda spec: (
+                f"version is {spec.version}: its brokers speak another controller protocol, with addresses "
+                "for broker ids; take 5.1.1 or newer"
+            ),
+        ),
+    )
+
     version: Version = VERSION_DEFAULT
     """Version of RocketMQ."""
     images: Images = Images()
@@ -151,6 +186,8 @@ class RocketMQClusterSpec(SpecModel):
     """What clients ask for routes."""
     controllers: ControllersSpec = ControllersSpec()
     """Who elects masters."""
+    failover: NodeFailover = NodeFailover()
+    """When a node is lost."""
     proxy: Proxy = Proxy()
     """Who speaks gRPC with clients."""
     tls: TlsSpec = TlsSpec()

@@ -27,6 +27,11 @@ NAME_LENGTH_MAX = 63
 CLUSTER_NAME_PATTERN: Final = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 """Of the name of a RocketMQCluster, in its own definition and where another kind names it."""
 SECONDS_PER_DAY: Final = 86_400
+SUBDOMAIN_PATTERN: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+"""Of names of Kubernetes' objects: they become parts of URLs."""
+LABEL_KEY_PATTERN: Final = r"^(([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
+LABEL_VALUE_PATTERN: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
+ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=SUBDOMAIN_PATTERN)]
 PROPERTIES_MAX = 64
 PROPERTY_VALUE_LENGTH_MAX = 1_024
 PROPERTY_VALUE_PATTERN: Final = r"^[^\x00-\x1f\x7f-\x9f]*$"
@@ -57,7 +62,7 @@ class StorageSpec(SpecModel):
 
     size: Annotated[Quantity, Field(json_schema_extra=schema_extra(_NO_SHRINK))]
     """Size of a volume, for instance 100Gi. May grow, never shrink."""
-    storage_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    storage_class_name: ObjectName | None = None
     """Class of the volumes; the cluster's default when absent. Cannot change."""
 
 
@@ -86,11 +91,11 @@ class Spread(StrEnum):
 class Toleration(SpecModel):
     """A taint of nodes that members put up with. Source: Kubernetes 1.34 Toleration of core/v1."""
 
-    key: Annotated[str, Field(max_length=253)] = ""
+    key: Annotated[str, Field(max_length=253, pattern=LABEL_KEY_PATTERN)] = ""
     """Of the taint; every taint when empty, with operator Exists."""
     operator: Literal["Exists", "Equal"] = "Equal"
     """Whether the taint must exist, or must have `value`."""
-    value: Annotated[str, Field(max_length=NAME_LENGTH_MAX)] = ""
+    value: Annotated[str, Field(max_length=NAME_LENGTH_MAX, pattern=LABEL_VALUE_PATTERN)] = ""
     """Of the taint, for Equal."""
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
     """Of the taint; every one when empty."""
@@ -103,10 +108,13 @@ class Placement(SpecModel):
 
     spread: Spread = Spread.PREFERRED
     """Whether two members of a group must not, or rather should not, share a place."""
-    topology_key: Annotated[str, Field(min_length=1, max_length=253)] = "kubernetes.io/hostname"
+    topology_key: Annotated[str, Field(min_length=1, max_length=253, pattern=LABEL_KEY_PATTERN)] = (
+        "kubernetes.io/hostname"
+    )
     """What a place is: the label of nodes whose values tell places apart."""
     node_selector: Annotated[
-        dict[str, Annotated[str, Field(max_length=NAME_LENGTH_MAX)]], Field(max_length=16)
+        dict[str, Annotated[str, Field(max_length=NAME_LENGTH_MAX, pattern=LABEL_VALUE_PATTERN)]],
+        Field(max_length=16),
     ] = Field(default={})
     """Labels that a node must have."""
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=16, json_schema_extra=KEPT_WHOLE)] = ()

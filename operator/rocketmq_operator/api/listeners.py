@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field
 
 from rocketmq_operator.api.base import KEPT_WHOLE, Rule, SpecModel, StatusModel, kept_by
-from rocketmq_operator.api.common import Resources
+from rocketmq_operator.api.common import LABEL_KEY_PATTERN, Resources
 from rocketmq_operator.api.names import GROUP
 
 LISTENERS_MAX: Final = 4
@@ -174,7 +174,9 @@ class ListenerSpec(SpecModel):
         Field(max_length=32, json_schema_extra=KEPT_WHOLE),
     ] = ()
     """With LoadBalancer: networks that may connect, for instance 192.0.2.0/24; all when empty."""
-    load_balancer_class: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    load_balancer_class: (
+        Annotated[str, Field(min_length=1, max_length=253, pattern=LABEL_KEY_PATTERN)] | None
+    ) = None
     """With LoadBalancer: the class of the load balancer; the platform's default when absent."""
     route_front: RouteFrontSpec = RouteFrontSpec()
     """What clients use as their name server."""

@@ -37,7 +37,7 @@ ClusterName = Annotated[
     ),
 ]
 GroupNames = Annotated[
-    tuple[Annotated[str, Field(min_length=1, max_length=NAME_LENGTH_MAX)], ...],
+    tuple[Annotated[str, Field(min_length=1, max_length=NAME_LENGTH_MAX, pattern=CLUSTER_NAME_PATTERN)], ...],
     Field(max_length=BROKER_GROUPS_MAX, json_schema_extra={"x-kubernetes-list-type": "set"}),
 ]
 

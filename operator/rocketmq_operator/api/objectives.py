@@ -13,6 +13,7 @@ from typing import Annotated, ClassVar, Final, NamedTuple
 from pydantic import Field
 
 from rocketmq_operator.api.base import Rule, SpecModel
+from rocketmq_operator.api.common import PROPERTY_VALUE_PATTERN
 
 VALUE_MAX: Final = 1e15
 
@@ -140,7 +141,7 @@ class Objective(SpecModel):
 
     name: Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
     """Unique in the list."""
-    description: Annotated[str, Field(max_length=256)] = ""
+    description: Annotated[str, Field(max_length=256, pattern=PROPERTY_VALUE_PATTERN)] = ""
     """For people."""
     indicator: IndicatorName
     """The measured indicator; docs/reference/objectives.md defines a good event of each."""

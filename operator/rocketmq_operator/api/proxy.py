@@ -10,7 +10,12 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field
 
 from rocketmq_operator.api.base import Rule, SpecModel
-from rocketmq_operator.api.common import PROPERTIES_MAX, PROPERTY_VALUE_LENGTH_MAX, Resources
+from rocketmq_operator.api.common import (
+    PROPERTIES_MAX,
+    PROPERTY_VALUE_LENGTH_MAX,
+    PROPERTY_VALUE_PATTERN,
+    Resources,
+)
 from rocketmq_operator.api.pods.jvm import Jvm
 from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
 from rocketmq_operator.api.rules import owned_keys, plain_properties
@@ -59,7 +64,9 @@ class Proxy(SpecModel):
     pod_override: PodOverride | None = None
     """Laid over these pods, with mode Cluster."""
     config: Annotated[
-        dict[str, Annotated[str, Field(max_length=PROPERTY_VALUE_LENGTH_MAX)]],
+        dict[
+            str, Annotated[str, Field(max_length=PROPERTY_VALUE_LENGTH_MAX, pattern=PROPERTY_VALUE_PATTERN)]
+        ],
         Field(max_length=PROPERTIES_MAX),
     ] = Field(default={})
     """Further keys of rmq-proxy.json: a letter, then letters and digits. Keys that the operator writes are

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, kept_by
 from rocketmq_operator.api.cluster import Image
-from rocketmq_operator.api.common import Resources
+from rocketmq_operator.api.common import ObjectName, Resources
 from rocketmq_operator.api.conditions import MESSAGE_LENGTH_MAX, Conditions
 from rocketmq_operator.api.objectives import Objective
 
@@ -68,7 +68,7 @@ class Engine(StrEnum):
 class Source(SpecModel):
     """Where the measurements are."""
 
-    claim_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    claim_name: ObjectName | None = None
     """A PersistentVolumeClaim of this namespace; that of the chart's collector when absent."""
     path: Annotated[
         str, Field(max_length=253, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$")
@@ -134,7 +134,7 @@ class SLOReportSpec(SpecModel):
     """Where Spark runs: local, in the job's own pod; kubernetes, on executors in pods of their own."""
     executors: Annotated[int, Field(ge=1, le=EXECUTORS_MAX)] = 2
     """How many executors the engine kubernetes has."""
-    service_account_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    service_account_name: ObjectName | None = None
     """Account that makes and removes the executors' pods; the chart's (measure.report.executors=true) when
     absent."""
     daily: bool = False

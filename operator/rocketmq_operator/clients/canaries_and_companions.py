@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import aiohttp
 
+from controller_core.channel.http_answers import read_json
 from rocketmq_operator.clients.api import Json, PeerUnavailableError
-from rocketmq_operator.clients.json_answers import read_json
 
 ANSWER_TIMEOUT: Final = aiohttp.ClientTimeout(total=0.6)
 ANSWER_BYTES_MAX: Final = 2 << 20

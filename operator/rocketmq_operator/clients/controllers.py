@@ -10,20 +10,25 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import aiohttp
+from yarl import URL
 
+from controller_core.channel.http_answers import (
+    EVENT_LINE_BYTES_MAX,
+    newest_event,
+    read_json,
+    read_problem,
+    sequence_of,
+)
+from controller_core.remoting import bounded_json
 from rocketmq_operator.clients.api import Json, PeerUnavailableError, RequestRefusedError, RetryLaterError
 from rocketmq_operator.clients.controllers_trust import PLAIN, Way
-from rocketmq_operator.clients.json_answers import read_json
-from rocketmq_operator.plan.common.json_text import parse_json
 
 READ_TIMEOUT: Final = aiohttp.ClientTimeout(total=3.0, connect=1.0)
 CHANGE_TIMEOUT: Final = aiohttp.ClientTimeout(total=10.0, connect=1.0)
 STREAM_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=1.0)
-STREAM_LINE_BYTES_MAX: Final = 1 << 20
-"""Longest event that is read without an error: far beyond what a controller writes."""
 FAILOVERS_MAX: Final = 60
 REDIRECTS_MAX: Final = 3
 
@@ -160,7 +165,7 @@ class ControllersClient:
             f"{way.scheme}://{host}{path}",
             timeout=limits,
             allow_redirects=False,
-            read_bufsize=STREAM_LINE_BYTES_MAX,
+            read_bufsize=EVENT_LINE_BYTES_MAX,
             ssl=way.verify,
         ) as response:
             if response.status == 404:
@@ -177,12 +182,9 @@ class ControllersClient:
         """Return a controller that answers, how it was reached, and the sequence of its newest event."""
         problem = "no controller address is known"
         for host, way in self._places():
-            path = "/v1/events?after=0&follow=false"
             try:
-                async with self._answer(way, host, path, READ_TIMEOUT) as response:
-                    last = 0
-                    async for line in response.content:
-                        last = max(last, _event(line)[1])
+                base = f"{way.scheme}://{host}"
+                last = await newest_event(self._session, base, READ_TIMEOUT, way.verify)
             except (aiohttp.ClientError, TimeoutError, ValueError) as error:
                 problem = f"{host}: {error!r}"
                 continue
@@ -218,11 +220,9 @@ class ControllersClient:
                 url, json=body, headers=headers, timeout=CHANGE_TIMEOUT, allow_redirects=False, ssl=way.verify
             ) as response:
                 if response.status == 307:
-                    # Only the host is taken: the token must not travel in another way than this one.
-                    leader = urlsplit(response.headers.get("Location", "")).netloc
-                    url = f"{way.scheme}://{leader}{path}"
+                    url = _redirected(url, response.headers.get("Location", ""))
                     continue
-                text = (await response.text())[:500]
+                text = await read_problem(response)
                 if response.status in {503, 504}:
                     raise RetryLaterError(f"the controllers cannot change anything now: {text}")
                 if response.status >= 400:
@@ -236,13 +236,25 @@ class ControllersClient:
             self._hosts.insert(0, host)
 
 
+def _redirected(url: str, location: str) -> str:
+    """Return the leader's URL for a change: another host, but the same path.
+
+    Raises:
+        PeerUnavailableError: it is another URL, to which neither the change nor the token must go.
+    """
+    try:
+        before, after = URL(url), URL(location)
+    except ValueError as error:
+        raise PeerUnavailableError(f"a controller redirects to {location[:200]!r}") from error
+    if (after.scheme, after.raw_path_qs) != (before.scheme, before.raw_path_qs):
+        raise PeerUnavailableError(f"a controller redirects {before.raw_path_qs} to {location[:200]!r}")
+    return location
+
+
 def _event(line: bytes) -> tuple[Json, int]:
     """Return an event and its sequence; raise `ValueError` for anything else."""
-    event = parse_json(line)
-    sequence = event.get("sequence") if isinstance(event, dict) else None
-    if type(sequence) is not int:
-        raise ValueError(f"a line that is not an event: {line[:80]!r}")
-    return event, sequence
+    event = bounded_json.decode_object(line)
+    return event, sequence_of(event)
 
 
 def _object(value: object) -> Json:

@@ -18,6 +18,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import ConflictError, NotFoundError, ResourceNotFoundError
 
+from controller_core.remoting import bounded_json
 from rocketmq_operator.api.names import API_VERSION, FIELD_MANAGER, OUR_KINDS
 from rocketmq_operator.clients.api import (
     EVENTS_MAX,
@@ -27,7 +28,6 @@ from rocketmq_operator.clients.api import (
     PeerUnavailableError,
     RequestRefusedError,
 )
-from rocketmq_operator.plan.common.json_text import parse_json_object
 from rocketmq_operator.plan.common.objects import API_VERSIONS
 
 CONNECT_TIMEOUT_S: Final = 3.0
@@ -322,7 +322,7 @@ def _text(error: ApiException) -> str:
     """
     body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else str(error.body or "")
     try:
-        message = parse_json_object(body).get("message")
+        message = bounded_json.decode_object(body).get("message")
     except ValueError:
         message = ""
     return one_line(str(message or body or error.reason))

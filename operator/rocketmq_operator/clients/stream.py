@@ -13,11 +13,11 @@ import aiohttp
 from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import ResourceNotFoundError
 
+from controller_core.channel.http_answers import read_body, read_problem
+from controller_core.remoting import bounded_json
 from rocketmq_operator.api.names import API_VERSION, OUR_KINDS
 from rocketmq_operator.clients.api import BusyError, Json, PeerUnavailableError
-from rocketmq_operator.clients.json_answers import read_body
 from rocketmq_operator.clients.kube import BUSY, PAGE_OBJECTS_MAX, VERSIONS, retry_after_s
-from rocketmq_operator.plan.common.json_text import parse_json_object
 
 WATCH_S: Final = 60
 """After this time the API server ends a watch, and it begins again."""
@@ -104,7 +104,7 @@ class HttpStream:
                 self._url(kind, namespace), params=options, headers=self._headers(), timeout=LIST_TIMEOUT
             ) as response:
                 await _checked(kind, response)
-                return parse_json_object(await read_body(response))
+                return bounded_json.decode_object(await read_body(response))
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise PeerUnavailableError(f"{kind}: no list: {error!r}") from error
 
@@ -125,7 +125,7 @@ class HttpStream:
             ) as response:
                 await _checked(kind, response)
                 async for line in _lines(response.content):
-                    event = parse_json_object(line)
+                    event = bounded_json.decode_object(line)
                     if event["type"] == "ERROR":
                         _raise_error(kind, event["object"])
                     yield event["type"], event["object"]
@@ -166,7 +166,7 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 async def _checked(kind: str, response: aiohttp.ClientResponse) -> None:
     if response.status == 200:
         return
-    problem = f"{kind}: {response.status} {(await response.text())[:500].strip()}"
+    problem = f"{kind}: {response.status} {await read_problem(response)}"
     if response.status == _GONE:
         raise VersionGoneError(problem)
     if response.status == _MISSING:

@@ -41,6 +41,7 @@ from rocketmq_operator.handlers.reconcile import reconcile
 from rocketmq_operator.handlers.scheduler import PassScheduler, ResourceName
 from rocketmq_operator.handlers.takeover import Takeover
 from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.report.allowed import NOTHING_ALLOWED, AllowedInReports
 
 TAKEOVER_THREADS: Final = 4
 TOKEN_BYTES: Final = 32
@@ -58,12 +59,14 @@ class Options:
         lease_namespace: where the Lease is.
         http_host: where health and metrics are served.
         http_port: 0 for any.
+        allowed_in_reports: images, claims and accounts that SLOReports may name.
     """
 
     namespaces: Sequence[str]
     lease_namespace: str
     http_host: str
     http_port: int
+    allowed_in_reports: AllowedInReports = NOTHING_ALLOWED
 
 
 class ControllerFollowers:
@@ -154,6 +157,7 @@ class Operator:
             CanariesClient(session),
             CompanionsClient(session),
             BrokersClient(),
+            allowed_in_reports=options.allowed_in_reports,
             trust=self._trust,
             note_certificates=self.metrics.note_certificates,
         )

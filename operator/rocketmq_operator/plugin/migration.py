@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
+from controller_core.remoting import bounded_json
 from rocketmq_operator.api.names import CLUSTER_KIND, GROUP_KIND
 from rocketmq_operator.clients.api import Json, KubeConflictError
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common.json_text import parse_json_object
 from rocketmq_operator.plan.migration import pods as migration_pods
 from rocketmq_operator.plan.migration.observed import (
     BrokerRecord,
@@ -347,7 +347,7 @@ def _parse_message(body: Json, text: str) -> Json:
         RequestError: it is not a JSON object, or its end is missing.
     """
     try:
-        return parse_json_object(text)
+        return bounded_json.decode_object(text)
     except ValueError as error:
         name = body["metadata"]["name"]
         raise RequestError(f"{name} sent an unreadable answer: {text.strip()[:200]!r}: {error}") from error

@@ -29,7 +29,7 @@ __all__ = [
     "lines_of",
 ]
 
-SERIES_CACHED_MAX = 100_000
+SERIES_CACHED_MAX = 200_000
 PAGE_SERIES_MAX = SERIES_CACHED_MAX // 2
 """Of one page: all its series are in one generation of the cache."""
 MILLISECONDS_MAX = 253_402_300_799_999

@@ -169,7 +169,7 @@ class DayJob:
         now_us = survey.micros(self._now)
         found = driver.surveyed(of, now_us, objectives.timeWindow.days, where)
         sys.stderr.write(survey.notice(found.tables["apart"]))
-        made = driver.tables(of, found.events, over, now_us, objectives, where, plots=False)
+        made = driver.tables(of, found.events, over, now_us, objectives, where, plots=False, minutes=True)
         return day_tables(made)
 
 

@@ -27,6 +27,7 @@ from typing import Any, Final, Literal
 
 import pyarrow.parquet as pq
 
+from controller_core.remoting import bounded_json
 from slo_pipeline.jobs.late import ONE_DAY, begin_of, keep_strays
 from slo_pipeline.schemas.names import KINDS
 from slo_pipeline.schemas.segments import AHEAD_MAX_S, SEGMENTS
@@ -94,7 +95,7 @@ def read_manifest(tables: Path, day: dt.date) -> Manifest | None:
     if not path.exists():
         return None
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        found: dict[str, Any] = bounded_json.decode(path.read_bytes())
         if found["version"] != MANIFEST_VERSION:
             raise DaysError(f"{path}: version {found['version']!r}, not {MANIFEST_VERSION}")
         return Manifest(list(found["segments"]), bool(found["closed"]), dict(found["late"]))

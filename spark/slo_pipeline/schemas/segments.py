@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from slo_pipeline.schemas.names import EVENTS_TABLE, OPERATIONS_TABLE, SAMPLES_TABLE
 
-SEGMENT_VERSION: Final = 1
+SEGMENT_VERSION: Final = 2
 # A row may be this much later than the job that reads it: the clocks of two nodes that synchronise them
 # differ less.
 AHEAD_MAX_S: Final = 300
@@ -55,8 +55,11 @@ SAMPLES: Final = pa.schema(
             "instance_uid", pa.string()
         ),  # changes when the process or pod is another one; "" if unknown
         pa.field("embedded_ts", TIMESTAMP_US),  # the timestamp in the exposition, where there was one
+        pa.field("series", pa.int64()),  # `schemas.series_ids`; null or missing in segments of version 1
     ]
 )
+ADDED_COLUMNS: Final = frozenset({"series"})
+"""Columns that older segments lack; they read as null."""
 
 EVENTS: Final = pa.schema(
     [

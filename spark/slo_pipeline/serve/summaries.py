@@ -6,10 +6,10 @@ failover that cannot be used is left out. Fields that older reports lack are opt
 repaired or guessed.
 """
 
-import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+from controller_core.remoting import bounded_json
 from slo_pipeline.reports.values.file_names import is_segment
 
 # What Python's calendar can show: the last microsecond of the year 9999.
@@ -59,8 +59,8 @@ def parse(raw: bytes) -> Summary:
         SummaryError: the text is not JSON, or a field is missing or of another kind.
     """
     try:
-        found = json.loads(raw)
-    except (ValueError, RecursionError) as error:
+        found = bounded_json.decode(raw)
+    except ValueError as error:
         raise SummaryError(f"not JSON: {error}") from error
     if not isinstance(found, dict):
         raise SummaryError(f"a JSON {type(found).__name__}, expected an object")

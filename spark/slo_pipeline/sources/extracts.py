@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from slo_pipeline.schemas.names import EXTRACT_PREFIX
 from slo_pipeline.schemas.segments import SEGMENTS
-from slo_pipeline.sources.layout import reading
+from slo_pipeline.sources.layout import in_schema, reading
 
 # Rows in memory at once: segments of seconds become row groups that are worth a read.
 ROWS_HELD_MAX: Final = 262_144
@@ -95,7 +95,7 @@ def _rows(path: Path, schema: pa.Schema, metrics: Collection[str] | None) -> Ite
     kept = None if metrics is None else needed(file.read(["metric", "instance", "ts"]), metrics)
     begin = 0
     for batch in file.iter_batches(ROWS_HELD_MAX, columns=schema.names):
-        rows = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+        rows = in_schema(pa.Table.from_batches([batch]), schema).cast(schema)
         yield rows if kept is None else rows.filter(kept.slice(begin, rows.num_rows))
         begin += rows.num_rows
 

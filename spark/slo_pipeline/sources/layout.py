@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slo_pipeline.schemas.names import EXTRACT_PREFIX, SUFFIX
-from slo_pipeline.schemas.segments import SEGMENTS
+from slo_pipeline.schemas.segments import ADDED_COLUMNS, SEGMENTS
 
 NAMED_MAX: Final = 5
 """Of paths in one line."""
@@ -174,9 +174,9 @@ def _parsed(file: IO[bytes] | pa.NativeFile, schema: pa.Schema) -> pq.ParquetFil
         # Arrow says by it that a file is cut off.
         return "unusable segment: damaged Parquet"
     lacking = [name for name in schema.names if name not in found.names]
-    if lacking:
-        return f"unusable segment: has no column {', '.join(lacking)}"
-    for field in schema:
+    if missing := [name for name in lacking if name not in ADDED_COLUMNS]:
+        return f"unusable segment: has no column {', '.join(missing)}"
+    for field in (one for one in schema if one.name not in lacking):
         own = found.field(field.name).type
         if not _is_readable(own, field.type):
             return f"unusable segment: column {field.name} is {own}, expected {field.type}"
@@ -206,6 +206,17 @@ def _is_readable(found: pa.DataType, wanted: pa.DataType) -> bool:
             and _is_readable(found.item_type, wanted.item_type)
         )
     return bool(found.equals(wanted))
+
+
+def in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows with all columns of a schema in its order; those that older segments lack are null.
+
+    Raises:
+        KeyError: another column is missing.
+    """
+    for name in ADDED_COLUMNS.intersection(schema.names).difference(rows.column_names):
+        rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.field(name).type))
+    return rows.select(schema.names)
 
 
 @contextmanager

@@ -18,7 +18,6 @@ Options: url, match (several: one a line), start and end (RFC 3339 or seconds si
 protocol (auto, remote_read, query), headers (a JSON object), timeout_s.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from controller_core.remoting import bounded_json
 from slo_pipeline.schemas.frames import struct_type
 from slo_pipeline.schemas.segments import SAMPLES
 from slo_pipeline.sources.prometheus_wire import PrometheusError, PrometheusServer, Protocol, TimeRange, fetch
@@ -129,7 +129,7 @@ def _selectors(text: str) -> tuple[tuple[Matcher, ...], ...]:
 
 
 def _headers(text: str) -> dict[str, str]:
-    return {str(name): str(value) for name, value in dict(json.loads(text)).items()}
+    return {str(name): str(value) for name, value in dict(bounded_json.decode(text)).items()}
 
 
 _READERS: Final[dict[str, Callable[[str], Any]]] = {

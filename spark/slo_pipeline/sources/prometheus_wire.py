@@ -12,7 +12,6 @@ queries".
 """
 
 import http.client
-import json
 import struct
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,13 +20,17 @@ from typing import Any, Final, Literal, NamedTuple
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from controller_core.remoting import bounded_json
 from slo_pipeline.schemas.segments import SAMPLES
+from slo_pipeline.schemas.series_ids import series_id
 from slo_pipeline.sources.selectors import NAME_LABEL, TYPES, Matcher, text_of
 
 Protocol = Literal["auto", "remote_read", "query"]
 # Answers of a server without remote read: not found, wrong method, not implemented.
 WITHOUT_REMOTE_READ: Final = frozenset({404, 405, 501})
 ANSWER_BYTES_MAX: Final = 2_000_000_000
+SNAPPY_RATIO_MAX: Final = 24
+"""Snappy writes at most 64 bytes of content as 3 bytes."""
 BATCH_ROWS: Final = 65_536
 STALE_BITS: Final = 0x7FF0000000000002
 INSTANCE: Final = "instance"
@@ -79,7 +82,7 @@ def fetch(
         return batches(_queried(store, matchers, stretch), stretch)
     if status != 200:
         raise PrometheusError(f"{store.url}/api/v1/read: status {status}: {body[:200]!r}")
-    return batches(_read_response(body), stretch)
+    return batches(read_response(body), stretch)
 
 
 def batches(found: Iterable[Series], stretch: TimeRange) -> Iterator[pa.RecordBatch]:
@@ -112,14 +115,20 @@ def _batch(
 ) -> pa.RecordBatch:
     rows = pa.array(place, pa.int32())
     plain = [sorted((name, text) for name, text in one.items() if name != NAME_LABEL) for one in series]
+    instances = [one.get(INSTANCE, "") for one in series]
+    ids = [
+        series_id(one.get(NAME_LABEL, ""), labels, instance)
+        for one, labels, instance in zip(series, plain, instances, strict=True)
+    ]
     columns = {
         "ts": pa.array(ts_us, SAMPLES.field("ts").type),
         "metric": pa.array([one.get(NAME_LABEL, "") for one in series], pa.string()).take(rows),
         "labels": pa.array(plain, SAMPLES.field("labels").type).take(rows),
         "value": pa.array(values, pa.float64()),
-        "instance": pa.array([one.get(INSTANCE, "") for one in series], pa.string()).take(rows),
+        "instance": pa.array(instances, pa.string()).take(rows),
         "instance_uid": pa.repeat(pa.scalar(""), len(values)),
         "embedded_ts": pa.nulls(len(values), SAMPLES.field("embedded_ts").type),
+        "series": pa.array(ids, pa.int64()).take(rows),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in SAMPLES.names], schema=SAMPLES)
 
@@ -136,7 +145,7 @@ def _queried(store: PrometheusServer, matchers: tuple[Matcher, ...], stretch: Ti
     if status != 200:
         raise PrometheusError(f"{store.url}/api/v1/query: status {status}: {body[:200]!r}")
     try:
-        data = json.loads(body)["data"]
+        data = bounded_json.decode(body, ANSWER_BYTES_MAX)["data"]
         if data["resultType"] != "matrix":
             raise PrometheusError(f"{store.url}/api/v1/query: a {data['resultType']} and no matrix")
         for one in data["result"]:
@@ -226,7 +235,12 @@ def _read_request(matchers: tuple[Matcher, ...], stretch: TimeRange) -> bytes:
     return bytes(pa.Codec("snappy").compress(request.SerializeToString(), asbytes=True))
 
 
-def _read_response(body: bytes) -> Iterator[Series]:
+def read_response(body: bytes) -> Iterator[Series]:
+    """Yield the series of an answer of remote read.
+
+    Raises:
+        PrometheusError: it cannot be decoded.
+    """
     try:
         plain = pa.Codec("snappy").decompress(body, decompressed_size=_snappy_size(body), asbytes=True)
         answer = _MESSAGES["ReadResponse"].FromString(plain)
@@ -245,5 +259,9 @@ def _snappy_size(body: bytes) -> int:
     for place, byte in enumerate(body[:5]):
         size |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
-            return min(size, ANSWER_BYTES_MAX)
+            if size > SNAPPY_RATIO_MAX * len(body):
+                raise PrometheusError(
+                    f"the answer of remote read has {len(body)} bytes and tells {size} bytes of content"
+                )
+            return size
     raise PrometheusError("the answer of remote read does not begin with its size")

@@ -6,7 +6,6 @@ empty frame; events are one row an event_id. Never: no schema inference (a file 
 name), and nothing is written.
 """
 
-import itertools
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -18,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from slo_pipeline.schemas.frames import conform, struct_type
 from slo_pipeline.schemas.names import KINDS, SUFFIX
-from slo_pipeline.schemas.segments import EVENTS, PROBE_OPS, SAMPLES, SEGMENTS
+from slo_pipeline.schemas.segments import EVENTS, PROBE_OPS, SAMPLES
 from slo_pipeline.sources.extracts import Extracts
 from slo_pipeline.sources.layout import check, day_folders, segment_files, segments
 
@@ -32,7 +31,6 @@ __all__ = [
     "InputError",
     "Inputs",
     "check_directory",
-    "check_segments",
     "check_table",
     "has_segments",
     "is_small",
@@ -119,25 +117,6 @@ def _places(directory: Path, kind: str, extracts: Extracts | None) -> list[Path]
         is_flat = not any(path.is_dir() for path in folder.iterdir())
         places += [folder] if files and is_flat else files
     return places
-
-
-def check_segments(directory: Path, kinds: Iterable[str], extracts: Extracts | None = None) -> None:
-    """Refuse a directory in which a segment cannot be read.
-
-    This happens before Spark starts, and with the same words for every job.
-
-    Args:
-        directory: the data directory.
-        kinds: that are read.
-        extracts: read instead of the segments of their days.
-
-    Raises:
-        SegmentUnusableError: one line.
-    """
-    for kind in kinds:
-        folders = [one for one in day_folders(directory, kind) if extracts is None or not extracts.hold(one)]
-        own = (path for folder in folders for path in segment_files(folder))
-        check(itertools.chain(extracts.files(kind) if extracts is not None else (), own), SEGMENTS[kind])
 
 
 def _parquet(spark: SparkSession, fields: StructType, paths: Iterable[Path]) -> DataFrame:

@@ -12,6 +12,8 @@ import json
 import re
 from typing import Final, NamedTuple
 
+from controller_core.remoting import bounded_json
+
 # The numbers of prompb's LabelMatcher.Type.
 TYPES: Final = {"=": 0, "!=": 1, "=~": 2, "!~": 3}
 NAME_LABEL: Final = "__name__"
@@ -56,7 +58,7 @@ def parse(text: str) -> tuple[Matcher, ...]:
 
 def _unquoted(quoted: str, text: str) -> str:
     try:
-        return str(json.loads(quoted))
+        return str(bounded_json.decode(quoted))
     except ValueError:
         raise SelectorError(f"invalid selector {text!r}: {quoted} is not a string") from None
 

@@ -1,31 +1,55 @@
-"""A node with the master is cut off while node agents run: they reset the connections to it."""
+"""A node with the master is cut off, then frozen, while node agents run.
+
+The controllers take the node for lost at once, and the agents reset connections to it.
+"""
+
+import asyncio
+import sys
 
 import pytest
 
 from testkit.kube import stack
-from testkit.kube.faulting import CUT, measured
-from testkit.kube.kubectl import Cluster
+from testkit.kube.faulting import CUT, FREEZE, measured
+from testkit.kube.kubectl import Cluster, until
 from testkit.kube.release import ROCKETMQ_IMAGE, Release, as_shown, shown_commands
 
 pytestmark = [
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(not stack.tool(), reason=f"{stack.VARIABLE} names no tool that can cut a node off"),
 ]
 
 PAGE, TITLE = "docs/operations/node_agent.md", "Switching it on"
 AGENTS = "rocketmq-agents"
+COMPONENT = "--selector=app.kubernetes.io/component=node-agent"
+STARTING_S = 25.0
+"""After a start a broker is judged by its own timeout for 20 s, and an agent must have named it for 3 s."""
 
 
-async def test_connections_to_a_lost_node_are_reset(release: Release) -> None:
+async def _logs(agents: Cluster) -> str:
+    return await agents.kubectl("logs", COMPONENT, "--tail=-1", "--prefix")
+
+
+async def test_a_lost_node_is_noticed_at_once_and_connections_to_it_are_reset(release: Release) -> None:
     cluster = release.cluster
     agents = Cluster(cluster.kubeconfig, AGENTS)
     try:
         for command in shown_commands(TITLE, PAGE):
             await as_shown(cluster, command)
-        cost = await measured(release.group, ROCKETMQ_IMAGE, "main-nameserver:9876", CUT, 0)
-        logs = await agents.kubectl("logs", "--selector=app.kubernetes.io/component=node-agent", "--tail=-1")
-        assert "client connections to member" in logs
-        assert cost.lost == 0
+
+        async def named() -> bool:
+            return "members on this node: orders" in await _logs(agents)
+
+        await until("an agent names members of its node", named, 120.0)
+        for number, fault in enumerate((CUT, FREEZE)):
+            await release.group.until_at_home()
+            await asyncio.sleep(STARTING_S)
+            cost = await measured(release.group, ROCKETMQ_IMAGE, "main-nameserver:9876", fault, number)
+            sys.stdout.write(f"{fault}: {cost.gap_ms:.0f} ms, {cost.failed} failed, {cost.phases_ms}\n")
+            assert cost.lost == 0
+            records = await cluster.find("failovers")
+            newest = max(records, key=lambda record: int(record["spec"]["newEpoch"]))
+            assert newest["spec"]["cause"] == "NodeLost", cost.phases_ms
+        assert "client connections to member" in await _logs(agents)
     finally:
         upgrade = "helm -n rocketmq upgrade rocketmq-ha charts/rocketmq-ha --reuse-values"
         await as_shown(cluster, f"{upgrade} --set nodeAgent.enabled=false")

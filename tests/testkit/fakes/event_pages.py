@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from controller_core.channel.http_answers import NEWEST_EVENT_HEADER
 from testkit.fakes.scripted_controllers import GROUP, HOST
 
 
@@ -56,8 +57,9 @@ class EventPages:
         return web.json_response({"groups": [{"cluster": "main", "name": GROUP}]})
 
     async def _serve_events(self, request: web.Request) -> web.StreamResponse:
-        after = int(request.query["after"])
-        response = web.StreamResponse()
+        newest = len(self._lines)
+        after = newest if request.query["after"] == "newest" else int(request.query["after"])
+        response = web.StreamResponse(headers={NEWEST_EVENT_HEADER: str(newest)})
         await response.prepare(request)
         while True:
             for number, line in [told for told in self._lines if told[0] > after]:

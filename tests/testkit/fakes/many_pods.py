@@ -61,8 +61,13 @@ def pods(count: int, network: int) -> Iterator[Json]:
 
 @dataclass(slots=True)
 class ManyPods:
-    """The served content: pages by URL, events by URL, and the controllers' one stream."""
+    """The served content: pages by URL, events by URL, and the controllers' one stream.
 
+    Attributes:
+        series: of each page; None: as many as a real one has.
+    """
+
+    series: int | None = None
     stream: EventServer = field(default_factory=EventServer)
     pages: dict[str, MetricsPage] = field(default_factory=dict)
     events: dict[str, bytes] = field(default_factory=dict)
@@ -74,7 +79,8 @@ class ManyPods:
             if target.kind == "metrics":
                 is_broker = target.name.endswith("-broker")
                 lines = SERIES_OF_A_BROKER if is_broker else SERIES_OF_A_COMPANION
-                self.pages[target.url] = page(target.name, target.name.rpartition("-")[0], lines)
+                group = target.name.rpartition("-")[0]
+                self.pages[target.url] = page(target.name, group, self.series or lines)
             elif not target.stream:
                 told = [
                     event(number, event_id=f"{target.uid}/{number}") for number in range(EVENTS_OF_A_MEMBER)
@@ -124,9 +130,9 @@ async def _bound(runner: web.AppRunner, count: int, many: ManyPods, cluster: Fak
     raise OSError("every network of loopback is taken")
 
 
-async def serve(count: int) -> None:
+async def serve(count: int, series: int | None) -> None:
     """Serve until a signal ends the process."""
-    many, cluster, end = ManyPods(), FakeCluster(), asyncio.Event()
+    many, cluster, end = ManyPods(series), FakeCluster(), asyncio.Event()
     cluster.pods.page_items = 100
     app = web.Application()
     app.router.add_get(f"/api/v1/namespaces/{NAMESPACE}/{{kind:events|pods}}", cluster.handle)
@@ -153,7 +159,9 @@ def main() -> int:
     """Serve as the command line says."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--pods", type=int, default=100, metavar="N")
-    asyncio.run(serve(parser.parse_args().pods))
+    parser.add_argument("--series", type=int, metavar="N", help="of each page; default: as a real one has")
+    args = parser.parse_args()
+    asyncio.run(serve(args.pods, args.series))
     return 0
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 FOLDER: Final = Path(__file__).parents[2] / "testdata" / "fuzz"
 INPUT_BYTES_MAX: Final = 2_000
-READERS: Final = ("controller_core", "ha_sidecar")
+READERS: Final = ("controller_core", "ha_sidecar", "slo_pipeline")
 """The packages whose steps count."""
 
 

@@ -24,6 +24,7 @@ from controller_core.remoting.codes import SerializeType
 from controller_core.remoting.errors import BodyError, FrameError, HeaderError, RemotingProtocolError
 from controller_core.remoting.frame import CONTROL_BOUNDS, FrameDecoder, decode_frame, encode
 from controller_core.remoting.header import Header
+from controller_core.remoting.nodes import bodies as node_bodies
 from controller_core.remoting.numbers import LogOffset
 from controller_core.server.peers import codec as peer_codec
 from controller_core.server.peers.codec import PeerProtocolError
@@ -35,6 +36,7 @@ from ha_sidecar.transfer.master import MasterMachine, MasterState
 from ha_sidecar.transfer.reconcile import OwnLog, SlaveConfig
 from ha_sidecar.transfer.served_log import MasterConfig
 from ha_sidecar.transfer.slave import SlaveMachine, SlaveState
+from testkit.fuzz.peer_targets import PEER_TARGETS
 from testkit.ha.served_log import ServedLog
 
 Target = Callable[[bytes], None]
@@ -47,7 +49,8 @@ _HEADERS: Final = tuple(
 )
 _BODIES: Final = tuple(
     kind
-    for kind in vars(bodies).values()
+    for module in (bodies, node_bodies)
+    for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Body) and kind is not Body
 )
 
@@ -227,4 +230,5 @@ TARGETS: Final[dict[str, Target]] = {
     "ha_slave": ha_slave,
     "ha_master": ha_master,
     "ha_handshake": ha_handshake,
+    **PEER_TARGETS,
 }

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from slo_pipeline.schemas.segments import PROBE_OPS, SAMPLES
+from slo_pipeline.schemas.series_ids import series_id
 
 METRIC: Final = "bench_events_total"
 SERIES: Final = 200
@@ -143,6 +144,7 @@ def _series(number: int, from_us: int, points: int) -> pa.Table:
             pa.repeat(pa.scalar(f"broker-{number % 20}"), points),
             pa.repeat(pa.scalar(""), points),
             pa.nulls(points, SAMPLES.field("embedded_ts").type),
+            pa.repeat(pa.scalar(series_id(METRIC, labels, f"broker-{number % 20}"), pa.int64()), points),
         ],
         schema=SAMPLES,
     )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 from rocketmq_operator.handlers.carry_out import PassContext
 from rocketmq_operator.handlers.observing.clusters_and_groups import Environment
 from rocketmq_operator.handlers.reconcile import reconcile
+from rocketmq_operator.plan.report.allowed import AllowedInReports
 from testkit.memory.brokers import MemoryBrokers
 from testkit.memory.canaries import MemoryCanaries
 from testkit.memory.companions import MemoryCompanions
@@ -27,6 +28,7 @@ class ReportWorld:
     def __init__(self, spec: Json | None = None, *, measured: bool = True) -> None:
         self.kube = MemoryKube()
         self.now = datetime(2026, 11, 20, 12, tzinfo=UTC)
+        self.allowed = AllowedInReports.of((), ["mine"], ["mine"])
         self._controllers = MemoryControllers(self.kube, "orders")
         if measured:
             self.put_claim(CLAIM)
@@ -103,6 +105,7 @@ class ReportWorld:
             canaries=MemoryCanaries(),
             companions=MemoryCompanions(),
             brokers=MemoryBrokers(),
+            allowed_in_reports=self.allowed,
         )
         return await reconcile(PassContext(world), "SLOReport", NAMESPACE, REPORT)
 

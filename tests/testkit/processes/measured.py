@@ -1,4 +1,7 @@
-"""Run a command and return its cost: wall time, and peak memory of it and its children together."""
+"""Run a command and return its cost: wall time, and CPU time and peak memory of all processes of its session.
+
+Both are looked up ten times per second, so that the last tenth of a second of each process is not counted.
+"""
 
 import os
 import signal
@@ -9,15 +12,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 _POLL_S = 0.1
-_KIB = 1_024
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_TICKS_A_S = os.sysconf("SC_CLK_TCK")
 
 
 class CommandCost(NamedTuple):
-    """What a command cost; `output` is what it printed on standard output."""
+    """What a command cost, and what it printed on standard output and on standard error."""
 
     wall_s: float
+    cpu_s: float
     peak_bytes: int
     output: str
+    errors: str = ""
 
 
 class CommandFailedError(Exception):
@@ -34,14 +40,14 @@ def measure(command: Sequence[str], *, timeout_s: float) -> CommandCost:
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    peak_bytes = 0
+    peak_bytes, cpu_s = 0, dict[str, float]()
     try:
         while True:
             try:
                 output, errors = process.communicate(timeout=_POLL_S)
                 break
             except subprocess.TimeoutExpired:
-                peak_bytes = max(peak_bytes, _resident_bytes(process.pid))
+                peak_bytes = max(peak_bytes, _looked_at(process.pid, cpu_s))
                 if time.monotonic() - begin_s > timeout_s:
                     raise CommandFailedError(f"{command}: longer than {timeout_s} s") from None
     finally:
@@ -50,19 +56,20 @@ def measure(command: Sequence[str], *, timeout_s: float) -> CommandCost:
             process.wait()
     if process.returncode != 0:
         raise CommandFailedError(f"{command}: status {process.returncode}: {errors[-1_000:]}")
-    return CommandCost(time.monotonic() - begin_s, peak_bytes, output)
+    return CommandCost(time.monotonic() - begin_s, sum(cpu_s.values()), peak_bytes, output, errors)
 
 
-def _resident_bytes(session: int) -> int:
-    """Add up what the processes of one session hold now."""
+def _looked_at(session: int, cpu_s: dict[str, float]) -> int:
+    """Add up what the processes of one session hold now, and note the CPU time of each so far."""
     total = 0
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            # After the name, which may hold anything: state, parent, group, session.
+            # After the name, which may hold anything: state, parent, group, session; user and system time
+            # are the 12th and 13th, pages in memory the 22nd.
             after_name = (path / "stat").read_text().rpartition(")")[2].split()
             if int(after_name[3]) == session:
-                lines = (path / "status").read_text().splitlines()
-                total += next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) * _KIB
-        except (OSError, StopIteration, IndexError, ValueError):
+                cpu_s[path.name] = (int(after_name[11]) + int(after_name[12])) / _TICKS_A_S
+                total += int(after_name[21]) * _PAGE_BYTES
+        except (OSError, IndexError, ValueError):
             continue  # It ended while we looked.
     return total

@@ -100,6 +100,10 @@ class SmallNode:
         """Return the address of a pod."""
         return _HOSTS[version, place][0]
 
+    def gateway(self, version: Version, place: Place) -> str:
+        """Return the address of the node towards a pod."""
+        return _HOSTS[version, place][1]
+
     def move(self) -> None:
         """Lead new connections to the Service to the successor."""
         for version in VERSIONS:

@@ -58,11 +58,13 @@ class Stretch(NamedTuple):
         answered_share: of the scrapes that were due.
         samples_a_second: that were taken.
         processors: the share of one that the collector had.
+        cpu_us: of a sample.
     """
 
     answered_share: float
     samples_a_second: float
     processors: float
+    cpu_us: float
 
 
 @dataclass(slots=True)
@@ -72,17 +74,20 @@ class CollectorRun:
     Attributes:
         directory: for logs, and for segments in `data`.
         segment_s: time of a segment.
+        interval_s: time between two scrapes of a page.
         pages: how many pages there are to scrape, once the pods are ready.
     """
 
     directory: Path
     segment_s: int
+    interval_s: int = 1
     pages: int = 0
     _address: str = ""
 
-    def pods(self, count: int) -> ManagedProcess:
-        """Return the process that plays the pods."""
+    def pods(self, count: int, series: int | None = None) -> ManagedProcess:
+        """Return the process that plays the pods; `series` of each page, None for those of a real one."""
         command = [sys.executable, "-m", "testkit.fakes.many_pods", f"--pods={count}"]
+        command += [] if series is None else [f"--series={series}"]
         return ManagedProcess("pods", command, self.directory / "pods.log")
 
     async def collector(self, pods: ManagedProcess) -> ManagedProcess:
@@ -92,7 +97,11 @@ class CollectorRun:
         self.pages = int(ready[2])
         program = Path(sys.executable).parent / "slo-pipeline"
         options = [f"--discover={NAMESPACE}", f"--api-server={ready[1]}", f"--out={self.directory / 'data'}"]
-        speed = ["--interval=1s", f"--segment-duration={self.segment_s}s", "--http=127.0.0.1:0"]
+        speed = [
+            f"--interval={self.interval_s}s",
+            f"--segment-duration={self.segment_s}s",
+            "--http=127.0.0.1:0",
+        ]
         command = [str(program), "collect", *options, *speed]
         return ManagedProcess("collector", command, self.directory / "collector.log")
 
@@ -105,12 +114,13 @@ class CollectorRun:
     async def stretch(self, collector: ManagedProcess, seconds: int) -> Stretch:
         """Measure while so many seconds' scrapes are done, or given up."""
         begin = await self.look(collector)
-        end = await self._until(collector, begin.wanted + seconds * self.pages)
+        end = await self._until(collector, begin.wanted + seconds * self.pages / self.interval_s)
         took_s = end.at_s - begin.at_s
         return Stretch(
             (end.answered - begin.answered) / (end.wanted - begin.wanted),
             (end.samples - begin.samples) / took_s,
             (end.cpu_s - begin.cpu_s) / took_s,
+            (end.cpu_s - begin.cpu_s) / max(end.samples - begin.samples, 1.0) * 1e6,
         )
 
     async def _until(self, collector: ManagedProcess, wanted: float) -> Look:

@@ -139,3 +139,24 @@ async def test_a_header_that_never_ends_is_cut_off_however_slowly_it_grows(
                 break
     await ended
     await port.stop()
+
+
+async def test_unread_answers_of_all_clients_are_bounded_and_others_are_served(dialled: Dial) -> None:
+    async def page(_request: web.Request) -> web.Response:
+        return web.Response(body=bytes(16 << 20))
+
+    application = _application()
+    application.add_routes([web.get("/page", page)])
+    port = HttpPort(application, shutdown_s=0.1, unsent_bytes_max=8 << 20)
+    await port.start("127.0.0.1", 0)
+    try:
+        loop = asyncio.get_running_loop()
+        for number in range(20):
+            deaf = dialled(port, 2 + number)
+            await loop.sock_sendall(deaf, b"GET /page HTTP/1.1\r\nHost: a\r\n\r\n")
+        await _until(lambda: port.budget.closed > 0)
+        assert port.budget.held_bytes <= 8 << 20
+        assert await _is_ready(port)
+    finally:
+        await port.stop()
+    assert port.budget.held_bytes == 0

@@ -11,6 +11,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
+from types import ModuleType
 
 import pytest
 
@@ -25,6 +26,7 @@ from controller_core.channel.places import Places
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import CONTROL_BOUNDS, encode
+from ha_sidecar import limits as sidecar_limits
 
 LIMIT_S = 60.0
 BOUNDS = PortBounds(frames=CONTROL_BOUNDS)
@@ -291,10 +293,11 @@ def test_open_files_are_raised_to_what_the_system_allows() -> None:
     assert connections_allowed(10**9) < limit
 
 
-def test_each_bound_tells_its_unit_value_and_reason() -> None:
-    constants = {name for name in vars(limits) if name.isupper() and not name.startswith("_")}
-    assert constants - {"LIMITS"} == set(limits.LIMITS)
-    for name, limit in limits.LIMITS.items():
-        assert getattr(limits, name) == limit.value > 0
+@pytest.mark.parametrize("table", [limits, sidecar_limits])
+def test_each_bound_tells_its_unit_value_and_reason(table: ModuleType) -> None:
+    constants = {name for name in vars(table) if name.isupper() and not name.startswith("_")}
+    assert constants - {"LIMITS"} == set(table.LIMITS)
+    for name, limit in table.LIMITS.items():
+        assert getattr(table, name) == limit.value > 0
         assert limit.unit
         assert limit.why

@@ -48,8 +48,19 @@ def test_nothing_is_shown_without_a_terminal() -> None:
 def test_workers_of_this_process_count_their_step() -> None:
     profile = Profile()
     task = Task("samples", (), 0, 1, 7)
-    assert Here(profile).run("samples", [task, task], lambda one: one.rows) == [7, 7]
+    assert list(Here(profile).run("samples", [task, task], lambda one: one.rows)) == [7, 7]
     assert (profile.steps[0].tasks, profile.steps[0].rows) == (2, 14)
+
+
+def test_workers_of_this_process_show_on_a_terminal_how_many_rows_are_read() -> None:
+    profile = Profile(terminal=io.StringIO())
+    task = Task("samples", (), 0, 1, 7)
+    assert len(list(Here(profile).run("samples", [task, task], lambda one: one.rows))) == 2
+    assert isinstance(profile.terminal, io.StringIO)
+    shown = profile.terminal.getvalue()
+    assert "samples: 0 of 14 rows" in shown
+    assert "samples: 7 of 14 rows" in shown
+    assert shown.endswith("\r\033[K")
 
 
 def test_only_large_input_or_a_cluster_needs_spark() -> None:

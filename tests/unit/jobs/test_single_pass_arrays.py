@@ -1,12 +1,26 @@
 """Runs are sets, counts of equal values are lists, and quantiles are those of the whole list."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slo_pipeline.jobs.single_pass.arrays import Runs, added, ints, quantile, runs, sums, union, weighted
+from slo_pipeline.jobs.single_pass import arrays
+from slo_pipeline.jobs.single_pass.arrays import (
+    Runs,
+    added,
+    folded,
+    ints,
+    quantile,
+    runs,
+    sums,
+    union,
+    weighted,
+    worst_by,
+)
 
 NUMBERS = st.lists(st.integers(-40, 40), max_size=60)
 
@@ -65,7 +79,38 @@ def test_a_quantile_of_nothing_is_unknown() -> None:
     assert quantile(weighted(ints()), 0.5) is None
 
 
-@pytest.mark.parametrize("keys", [[], [3, 1, 3, 2]])
+@given(st.lists(st.one_of(st.integers(-5, 9), st.integers(-(10**12), 10**12))))
+def test_counts_are_those_of_each_value_whether_they_are_dense_or_far_apart(values: list[int]) -> None:
+    found = weighted(ints(values))
+    assert found.value.tolist() == sorted(set(values))
+    assert dict(zip(found.value.tolist(), found.count.tolist(), strict=True)) == Counter(values)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(-9, 9))))
+def test_the_worst_value_of_each_key_is_found_in_any_order(pairs: list[tuple[int, int]]) -> None:
+    key, worst = worst_by(
+        ints(key for key, _ in pairs), np.array([v for _, v in pairs], np.float64), np.maximum
+    )
+    assert dict(zip(key.tolist(), worst.tolist(), strict=True)) == {
+        one: max(value for key, value in pairs if key == one) for one, _ in sorted(pairs)
+    }
+
+
+def test_few_parts_are_held_while_many_are_added_up_in_order() -> None:
+    held: list[int] = []
+
+    def merged(parts: Sequence[list[int]]) -> list[int]:
+        held.append(len(parts))
+        return [one for part in parts for one in part]
+
+    def parts() -> Iterator[list[int]]:
+        yield from ([number] for number in range(100))
+
+    assert folded(parts(), merged) == list(range(100))
+    assert max(held) == arrays.FOLDED_PARTS + 1
+
+
+@pytest.mark.parametrize("keys", [[], [3, 1, 3, 2], [1, 2, 2, 3]])
 def test_sums_are_by_key_in_order(keys: list[int]) -> None:
     key, total = sums(ints(keys), ints(range(len(keys))))
     assert key.tolist() == sorted(set(keys))

@@ -63,6 +63,20 @@ def test_few_rows_are_no_special_case(samples: pa.Table) -> None:
     assert samples.filter(extracts.needed(samples, {"lag"})).equals(samples)
 
 
+def test_segments_with_and_without_ids_of_series_are_one_extract(tmp_path: Path) -> None:
+    folder, scratch = tmp_path / "samples" / f"day={DAY}", tmp_path / "scratch"
+    folder.mkdir(parents=True)
+    scratch.mkdir()
+    pq.write_table(SCRAPES.drop_columns(["series"]), folder / "older.parquet")
+    ids = pa.array([7] * SCRAPES.num_rows, pa.int64())
+    pq.write_table(SCRAPES.set_column(SCRAPES.num_columns - 1, "series", ids), folder / "with-ids.parquet")
+    names = [f"samples/day={DAY}/{name}.parquet" for name in ("older", "with-ids")]
+    extracts.write(tmp_path, names, {"lag", "up"}, scratch)
+    found = pq.read_table(scratch / "extract_samples.parquet")
+    assert found.schema.equals(SAMPLES)
+    assert found["series"].to_pylist() == [None] * 5 + [7] * 5
+
+
 def test_samples_are_kept_across_batches_of_a_large_segment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

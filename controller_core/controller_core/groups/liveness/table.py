@@ -2,14 +2,15 @@
 
 Each node keeps a table of its own from the heartbeats (904) that brokers send to every controller; nothing of
 it is replicated. A leader captures the parts it needs in its commands. A member in the table is alive. There
-are two ways out, and both name a cause:
+are three ways out, and each names a cause:
 
 - the connection that holds the member closes: dead at once. Which connection that is, and when another one
   takes over, is in `liveness.holders`;
 - silence for longer than the sender announced: dead when `expire` is next called. A member that came alive
   less than `STARTING_MS` ago may be silent for `STARTING_SILENCE_MS_MIN` at least: a process that has just
   started stands still for seconds on a full machine, and to replace it costs clients more than to wait for
-  it.
+  it;
+- its node is lost: dead when the caller says so by `lose`. The rule is in `liveness.node_agents`.
 
 A table that slept itself cannot judge silence: when `expire` is called far later than the earliest deadline,
 this process was stopped or starved, and heartbeats wait unread in its sockets. Then overdue members get a
@@ -217,6 +218,11 @@ class LivenessTable:
         if len(self._deaths) > self._bounds.total_max:
             del self._deaths[next(iter(self._deaths))]
         return death
+
+    def lose(self, key: ReplicaKey, now_ms: int) -> Death | None:
+        """Bury a member whose node is lost; return None if it is not alive."""
+        entry = self._members.get(key)
+        return None if entry is None else self._bury(entry, Cause.NODE_LOST, now_ms)
 
     def remove(self, key: ReplicaKey) -> LiveEntry | None:
         """Take a member out that did not die; return its entry."""

@@ -5,7 +5,6 @@ does not lead, with the token. The table is for people; `--output json` and `yam
 """
 
 import asyncio
-import json
 import ssl
 import sys
 from argparse import Namespace
@@ -18,7 +17,10 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
+from controller_core.channel.http_answers import read_body, sequence_of
 from controller_core.command_line.output import RowPrinter, show
+from controller_core.remoting import bounded_json
+from controller_core.remoting.bounded_json import JsonError
 from controller_core.remoting.errors import shown
 from controller_core.remoting.text_bounds import NAME_BYTES_MAX, one_line, text_problem
 
@@ -185,12 +187,12 @@ async def _stream(address: str, after: int, arguments: Namespace, printer: RowPr
     limits = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT_S)
     async with (
         aiohttp.ClientSession(timeout=limits) as session,
-        session.get(url, ssl=_tls(access)) as response,
+        session.get(url, ssl=_tls(access), allow_redirects=False) as response,
     ):
         response.raise_for_status()
         async for line in response.content:
             event = _read_object(line, url)
-            after = event["sequence"]
+            after = _sequence(event, url)
             printer.show(event, _event_line(event))
     return after
 
@@ -233,7 +235,7 @@ async def request(
                 if response.status == 307:
                     url = URL(response.headers["Location"], encoded=True)
                     continue
-                value = _read_object(await response.read(), url)
+                value = _read_object(await _body(response, url), url)
                 if not response.ok:
                     about = f" ({value['field']}: {value['value']})" if value.get("field") else ""
                     raise ClientError(f"{value.get('error', response.reason)}{about}", response.status)
@@ -241,15 +243,29 @@ async def request(
     raise ClientError("the nodes disagree about who leads; try again")
 
 
-def _read_object(data: bytes, url: URL | str) -> dict[str, Any]:
+async def _body(response: aiohttp.ClientResponse, url: URL) -> bytearray:
+    try:
+        return await read_body(response)
+    except JsonError as error:
+        raise ClientError(f"{url} does not answer as a controller: {error}") from error
+
+
+def _sequence(event: Mapping[str, Any], url: str) -> int:
+    try:
+        return sequence_of(event)
+    except JsonError as error:
+        raise ClientError(f"{url} does not answer as a controller: {error}") from error
+
+
+def _read_object(data: bytes | bytearray, url: URL | str) -> dict[str, Any]:
     """Return the JSON object that a node sent.
 
     Raises:
         ClientError: it is something else; whoever answers at this address is not a controller.
     """
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        value = bounded_json.decode(data)
+    except JsonError as error:
         raise ClientError(f"{url} does not answer as a controller: {error} (expected JSON)") from error
     if not isinstance(value, dict):
         raise ClientError(

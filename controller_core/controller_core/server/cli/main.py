@@ -21,7 +21,8 @@ from controller_core.command_line.values import DURATION, HOSTS, NAMES, SEMICOLO
 from controller_core.server.cli import client, members
 from controller_core.server.cli.load_generator import WORKLOADS, BenchError, BenchPlan, run_bench
 from controller_core.server.cli.route_front import MISUSES, add_route_front
-from controller_core.server.settings.config import InvalidSettingError, key_infos, reference_lines
+from controller_core.server.settings.config import InvalidSettingError, key_infos
+from controller_core.server.settings.keys import reference_lines
 
 EXIT_LOG: Final = 3
 DEFAULT_SERVER: Final = "127.0.0.1:9880"
@@ -183,7 +184,7 @@ def _serve(parsed: argparse.Namespace) -> int:
 
 
 def _settings(parsed: argparse.Namespace) -> int:
-    show(parsed.output, list(key_infos().values()), lines=list(reference_lines()))
+    show(parsed.output, list(key_infos().values()), lines=list(reference_lines(key_infos().values())))
     return 0
 
 

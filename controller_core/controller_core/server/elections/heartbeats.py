@@ -12,6 +12,9 @@ lost had recorded. They become members when a group registers them, with what th
 Many deaths at once, when one connection held many members, are reported in slices of `SLICE`, between which
 the loop serves others.
 
+Node agents send heartbeats too (`agents`); their rule is in `groups.liveness.node_agents`, and the leader
+acts on it (`node_losses`).
+
 A broker's connection also shows its host. After an address takeover on Kubernetes, the announced address may
 lead to another broker, but the heartbeats of a broker come from its own host.
 
@@ -21,7 +24,7 @@ no connection.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
 from controller_core.groups.commands import LiveBroker
@@ -30,6 +33,7 @@ from controller_core.groups.group import Group
 from controller_core.groups.keys import BrokerId, GroupKey, LogOffset, ReplicaKey
 from controller_core.groups.liveness.entries import UNREGISTERED_BOUNDS, Death, LiveEntry
 from controller_core.groups.liveness.holders import NO_CHANNEL_ID
+from controller_core.groups.liveness.node_agents import NodeAgents, Verdict
 from controller_core.groups.liveness.table import EXPIRY_LATENESS_MS_MAX, STARTING_MS, LivenessTable
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.headers import BrokerHeartbeatRequestHeader
@@ -42,6 +46,7 @@ SLICE = 256
 """Deaths that are reported in one turn of the loop."""
 _TICK_MIN_S = 0.005
 _MS_PER_S = 1_000
+_ID_DIGITS_MAX = 19
 
 
 class HeartbeatReceiver:
@@ -51,6 +56,7 @@ class HeartbeatReceiver:
         self._hosts: dict[int, str] = {}
         self.table = LivenessTable(starting_ms=STARTING_MS, source_of=self.host_of)
         self.unregistered = LivenessTable(bounds=UNREGISTERED_BOUNDS, source_of=self.host_of)
+        self.agents = NodeAgents()
         self.listening_since_ms = clock.now_ms()
         self.on_deaths: Callable[[list[Death]], None] = _ignore
         self.on_revival: Callable[[ReplicaKey], None] = _ignore
@@ -82,10 +88,11 @@ class HeartbeatReceiver:
         if not is_registered and self.table.is_alive(key):
             self.table.remove(key)  # an administrator has cleaned it out of its group
         table = self.table if is_registered else self.unregistered
+        now_ms = self._clock.now_ms()
         is_new = table.beat(
             key,
             channel_id,
-            self._clock.now_ms(),
+            now_ms,
             timeout_ms=header.heartbeat_timeout_mills,
             epoch=header.epoch,
             max_offset=_offset(header.max_offset),
@@ -93,6 +100,7 @@ class HeartbeatReceiver:
             priority=header.election_priority,
             address=header.broker_addr,
         )
+        self.agents.member_heard(key, now_ms)
         if self._first_beats and (awaited := self._first_beats.pop(key, None)) is not None:
             awaited.set()
         if is_new and is_registered:
@@ -166,12 +174,24 @@ class HeartbeatReceiver:
     def channel_closed(self, channel_id: int) -> None:
         """Remove the members that this connection holds."""
         now_ms = self._clock.now_ms()
+        self.agents.channel_closed(channel_id)
         self.unregistered.channel_closed(channel_id, now_ms)
         deaths = self.table.channel_closed(channel_id, now_ms, SLICE)
         if self.table.holders.count(channel_id):
             asyncio.get_running_loop().call_soon(self.channel_closed, channel_id)
         else:
             self._hosts.pop(channel_id, None)
+        if deaths:
+            self.on_deaths(deaths)
+
+    def node_verdict(self, key: ReplicaKey, timeout_ms: int, early_ms: int = 0) -> Verdict:
+        """Return what the heartbeats of agents and member say about a member and its node."""
+        return self.agents.verdict(key, self.table.get(key), self._clock.now_ms(), timeout_ms, early_ms)
+
+    def lose(self, keys: Iterable[ReplicaKey]) -> None:
+        """Bury members whose node is lost."""
+        now_ms = self._clock.now_ms()
+        deaths = [death for key in keys if (death := self.table.lose(key, now_ms)) is not None]
         if deaths:
             self.on_deaths(deaths)
 
@@ -208,6 +228,23 @@ class HeartbeatReceiver:
             confirm_offset=entry.confirm_offset,
             last_beat_age_ms=age_ms,
         )
+
+    def lease_ms(self, ext: Mapping[str, str], node_timeout_ms: int) -> int | None:
+        """Return for how much longer the member that a request names may be silent.
+
+        Its node's agent may be silent for as long: with it, the member would count as lost earlier. 0 if this
+        node does not take the member for alive; None if the request names none.
+        """
+        broker_id = ext.get("brokerId", "")
+        if not broker_id.isdecimal() or len(broker_id) > _ID_DIGITS_MAX:
+            return None
+        key = ReplicaKey(ext.get("clusterName", ""), ext.get("brokerName", ""), BrokerId(int(broker_id)))
+        entry = self.table.get(key)
+        if entry is None:
+            return 0
+        lost_at_ms = self.agents.lost_at_ms(key, entry, node_timeout_ms)
+        end_ms = entry.deadline_ms if lost_at_ms is None else min(entry.deadline_ms, lost_at_ms)
+        return max(0, end_ms - self._clock.now_ms())
 
     async def run(self) -> None:
         """Find members that are silent for too long, until cancelled."""

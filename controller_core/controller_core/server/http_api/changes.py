@@ -11,12 +11,13 @@ Where the port serves TLS, a change from another host comes in TLS, unless `http
 import asyncio
 import hmac
 import ipaddress
-import json
 from collections.abc import Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from aiohttp import web
 
+from controller_core.remoting import bounded_json
+from controller_core.remoting.bounded_json import JsonError
 from controller_core.remoting.errors import shown
 from controller_core.remoting.text_bounds import ADDRESS_BYTES_MAX, NAME_BYTES_MAX, text_problem
 from controller_core.server.common import json_views
@@ -175,6 +176,9 @@ class ChangeRoutes:
             await asyncio.sleep(_POLL_S)
         if base is None:
             return None
+        if self._controller.takes_plain_changes and not request.secure:
+            # The client stays in plain HTTP: it may not know the authority, and the leader may lack TLS.
+            base = base.replace("https://", "http://", 1)
         error = HttpError(
             307,
             "another node leads",
@@ -229,8 +233,8 @@ async def _body(request: web.Request) -> dict[str, Any]:
     except web.RequestPayloadError as error:
         raise HttpError(400, f"the body cannot be read: {error}", field="body") from error
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        value = bounded_json.decode(data)
+    except JsonError as error:
         raise HttpError(400, f"the body is not JSON: {error}", field="body") from error
     if not isinstance(value, dict):
         raise HttpError(400, "the body must be a JSON object", field="body")

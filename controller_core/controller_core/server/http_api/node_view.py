@@ -240,6 +240,11 @@ class NodeView:
         """Return kept events that follow `sequence`."""
         return self._machine.state.history.events_after(sequence, count_max)
 
+    @property
+    def newest_event(self) -> int:
+        """Sequence number of the last event, 0 without one."""
+        return self._machine.state.history.last_sequence
+
     async def news(self) -> None:
         """Wait until there are new events."""
         await self._machine.news()

@@ -11,6 +11,7 @@ Health, metrics, state, the stream of events, and what an administrator may chan
 | GET /v1/groups, /v1/groups/{cluster}/{name} | broker groups | every node, as far as it has applied |
 | GET /v1/failovers | the last changes of master, newest first | every node, as far as it has applied |
 | GET /v1/events?after=N&follow=false | events as JSON lines; stays open unless `follow=false` | every node |
+| GET /v1/events?after=newest | those from now on; `Rmqha-Newest-Event` is the last number | every node |
 | POST /v1/groups/{cluster}/{name}/elect | `{"brokerId": 2}`: designate a master | the leader |
 | POST /v1/leader/transfer | `{"to": "n1"}`: hand Raft's leadership over | the leader |
 | POST /v1/snapshot | write a snapshot now | every node |
@@ -34,6 +35,7 @@ from typing import Protocol
 from aiohttp import web
 
 from controller_core import limits
+from controller_core.channel.http_answers import NEWEST_EVENT_HEADER
 from controller_core.channel.http_port import HttpPort
 from controller_core.groups.history import EventsPage
 from controller_core.remoting.errors import shown
@@ -86,6 +88,11 @@ class ControllerView(ChangesView, Protocol):
         """Return kept events that follow `sequence`."""
         ...
 
+    @property
+    def newest_event(self) -> int:
+        """Sequence number of the last event, 0 without one."""
+        ...
+
     async def news(self) -> None:
         """Wait until there are new events."""
         ...
@@ -125,7 +132,11 @@ class NodeHttpServer:
 
     async def start(self, host: str, port: int) -> None:
         """Listen; a port in use raises OSError."""
-        self._port = HttpPort(self._application(), shutdown_s=_SHUTDOWN_S)
+        self._port = HttpPort(
+            self._application(),
+            shutdown_s=_SHUTDOWN_S,
+            unsent_bytes_max=limits.CONTROLLER_UNSENT_BYTES_MAX,
+        )
         await self._port.start(host, port, self.server_ssl, plain_allowed=self.plain_allowed)
 
     async def stop(self) -> None:
@@ -196,7 +207,8 @@ class NodeHttpServer:
         return self._read({"failovers": records[:limit]})
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        after = _query_int(request, "after", 0)
+        newest = self._controller.newest_event
+        after = newest if request.query.get("after") == "newest" else _query_int(request, "after", 0)
         follow = _query_bool(request, "follow", default=True)
         source = request.remote
         if self._streams.total() >= limits.EVENT_STREAMS_MAX:
@@ -206,7 +218,8 @@ class NodeHttpServer:
                 f"{limits.SOURCE_EVENT_STREAMS_MAX} event streams of {source} are open, which is the most"
             )
             raise HttpError(503, problem)
-        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        headers = {"Content-Type": "application/x-ndjson", NEWEST_EVENT_HEADER: str(newest)}
+        response = web.StreamResponse(headers=headers)
         self._streams[source] += 1
         try:
             await response.prepare(request)

@@ -28,6 +28,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from controller_core import limits
 from controller_core.raft.types import (
     ConfState,
     Entry,
@@ -41,13 +42,13 @@ from controller_core.raft.types import (
 )
 
 PROTOCOL_VERSION = 2
-FRAME_BYTES_MAX = 16 * 1024 * 1024
+FRAME_BYTES_MAX = limits.PEER_FRAME_BYTES_MAX
 """Messages carry a megabyte of entries, or one entry; a longer frame can only be rubbish."""
-PART_BYTES = 256 * 1024
+PART_BYTES = limits.PEER_PART_BYTES
 """Of a snapshot, at a time. A heartbeat waits behind one part at most: 2 ms at 1 Gbit/s."""
-SNAPSHOT_BYTES_MAX = 256 * 1024 * 1024
+SNAPSHOT_BYTES_MAX = limits.PEER_SNAPSHOT_BYTES_MAX
 """10,000 broker groups with their history take some 10 MB; a larger one can only be rubbish."""
-GREETING_BYTES_MAX = 4096
+GREETING_BYTES_MAX = limits.PEER_GREETING_BYTES_MAX
 """Before its greeting, a peer may use at most this much memory."""
 _LENGTH = struct.Struct(">I")
 

@@ -20,6 +20,7 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import Final, cast
 
+from controller_core import limits
 from controller_core.channel.sockets import address_text
 from controller_core.raft.errors import RefusedMessageError
 from controller_core.raft.types import Message
@@ -41,11 +42,11 @@ from controller_core.server.peers.codec import (
     encode_snapshot_head,
 )
 
-SEND_BUFFER_BYTES_MAX: Final = 32 * 1024 * 1024
+SEND_BUFFER_BYTES_MAX: Final = limits.PEER_UNSENT_BYTES_MAX
 """Bytes that wait for a slow peer; a single message may pass it, so that a large entry can go at all."""
 SILENT_MS_MAX: Final = 1_500
 """How long sent bytes may stay unacknowledged before the connection counts as dead."""
-GREETING_S_MAX: Final = 2.0
+GREETING_S_MAX: Final = float(limits.PEER_GREETING_S_MAX)
 FORM: Final = "form"
 """Reason that a connection is closed for bytes that are neither greeting nor message.
 

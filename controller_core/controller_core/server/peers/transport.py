@@ -14,6 +14,8 @@ closed.
 A refusal (other cluster, other version, wrong node, lost store) is logged once for each reason and dialled
 again, more slowly: the other side may be corrected without restarting this one.
 
+A connection without an accepted greeting gives its place to a younger one when there are too many.
+
 Bytes that no member sends end their connection. They are counted by reason, and logged once for each
 reason and sender's host (`refusals`).
 """
@@ -24,10 +26,14 @@ import logging
 import random
 import ssl
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
 
+from controller_core import limits
+from controller_core.channel.listener import Listener
+from controller_core.channel.places import Places, PortPlace
 from controller_core.raft.types import Message, MessageType
 from controller_core.server.common.certificate_names import PeerCertificate
 from controller_core.server.node.types import Receiver
@@ -41,7 +47,6 @@ from controller_core.server.peers.codec import (
 from controller_core.server.peers.greeting_rules import Address, Identity, KnownPeer, is_of_member, judge
 from controller_core.server.peers.links import IncomingLink, OutgoingLink, PeerRefusedError
 from controller_core.server.peers.name_resolver import Resolver
-from controller_core.server.peers.peer_port import INCOMING_MAX, PeerPort
 from controller_core.server.peers.refusals import PeerRefusals
 from controller_core.server.settings.certificates import PeerTls
 
@@ -54,6 +59,7 @@ With the pause it bounds the silence after a network has healed: the kernel itse
 after 1, 2, 4 ... s."""
 REFUSED_PAUSE_S: Final = 1.0
 """Before a peer that refused is dialled again."""
+BACKLOG_MAX: Final = 128
 REFUSED_NODES_MAX: Final = 256
 """Ids whose refused greeting is remembered, to log it once; then all are forgotten."""
 
@@ -105,7 +111,8 @@ class PeerTransport:
         self._bind_host = bind_host
         self._tls = tls
         self._receiver: Receiver | None = None
-        self._listening = PeerPort(tls)
+        self._listener: Listener | None = None
+        self._places = Places(limits.PEER_CONNECTIONS_MAX, limits.PEER_SOURCE_CONNECTIONS_MAX)
         self._stopped = False
         self._links: dict[int, OutgoingLink] = {}
         self._incoming: set[IncomingLink] = set()
@@ -122,14 +129,20 @@ class PeerTransport:
             OSError: the port cannot be had.
         """
         self._receiver = receiver
-        await self._listening.listen(self._accept, self._bind_host, self._port)
+        server_ssl = None if self._tls is None else self._tls.server
+        plain_allowed = self._tls is None or self._tls.plain_allowed
+        listener = Listener(self._accept, server_ssl, plain_allowed=plain_allowed, places=self._places)
+        await listener.listen(self._bind_host or "", self._port, BACKLOG_MAX)
+        self._listener = listener
         for peer_id in self._peers:
             self._begin_dialling(peer_id)
 
     @property
     def port(self) -> int:
         """The port this node listens on."""
-        return self._listening.port
+        if self._listener is None:
+            raise RuntimeError("the transport is not started")
+        return self._listener.port
 
     @property
     def exclusion(self) -> str | None:
@@ -170,7 +183,7 @@ class PeerTransport:
             return
         self.remove_peer(node_id)
         self._peers[node_id] = known
-        if self._listening.is_listening:
+        if self._listener is not None:
             self._begin_dialling(node_id)
 
     def remove_peer(self, node_id: int) -> None:
@@ -220,7 +233,8 @@ class PeerTransport:
         """Close all connections; messages under way are lost."""
         # The listener first, so that no peer connects to a node that ends.
         self._stopped = True
-        await self._listening.close()
+        if self._listener is not None:
+            await self._listener.close()
         tasks = list(self._dialling.values())
         self._dialling.clear()
         for task in tasks:
@@ -231,27 +245,31 @@ class PeerTransport:
             link.close()
         await asyncio.gather(*(link.closed for link in links))
         self._links.clear()
-        await self._listening.wait_closed()
 
-    def _accept(self) -> IncomingLink:
+    def _accept(self, place: PortPlace) -> IncomingLink:
         if self._receiver is None:
             raise RuntimeError("the transport is not started")
         return IncomingLink(
-            self._node_id, self._take_greeting, self._receiver, self._made, self.refusals.note
+            self._node_id,
+            partial(self._take_greeting, place),
+            self._receiver,
+            partial(self._made, place),
+            self.refusals.note,
         )
 
-    def _made(self, link: IncomingLink) -> None:
+    def _made(self, place: PortPlace, link: IncomingLink) -> None:
         # Not before: of a TLS handshake that fails, a protocol hears nothing at all.
-        if self._stopped or len(self._incoming) >= INCOMING_MAX or not self._listening.made(link):
-            link.close()
-            return
         self._incoming.add(link)
         link.closed.add_done_callback(lambda _: self._incoming.discard(link))
+        link.closed.add_done_callback(lambda _: self._places.give_back(place))
+        if self._stopped or place.is_over:
+            link.close()
+        place.close = link.close
 
     def _judge(self, greeting: Greeting, certificate: PeerCertificate | None) -> GreetingReply:
         return judge(greeting, self._own, self._peers, waiting=self.waiting, certificate=certificate)
 
-    def _take_greeting(self, link: IncomingLink, greeting: Greeting) -> GreetingReply:
+    def _take_greeting(self, place: PortPlace, link: IncomingLink, greeting: Greeting) -> GreetingReply:
         certificate = link.certificate
         reply = self._judge(greeting, certificate)
         if greeting.asks:
@@ -261,7 +279,7 @@ class PeerTransport:
             is_proven = certificate is not None and known is not None and is_of_member(certificate, known)
             return replace(answer, incarnation=self._own.incarnation) if is_proven else answer
         if not reply.reason:
-            self._listening.keep(link)
+            self._places.keep(place, kept=True)
             self._refused.pop(greeting.from_id, None)
             if greeted := self._seen.get(greeting.from_id):
                 greeted.set()

@@ -67,6 +67,15 @@ class Forwarder:
         answer = await connection.call(copy, CALL_TIMEOUT_S)
         return RemotingCommand.response_to(request, answer.code, answer.ext, answer.remark, answer.body)
 
+    async def ask(self, node_id: int, request: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """Ask another node a question of our own, over the same connection, and return its answer.
+
+        Raises:
+            ChannelError: it was not reached, or does not answer in time.
+        """
+        connection = await self._connection(node_id)
+        return await connection.call(request, timeout_s)
+
     def close(self) -> None:
         """Close the connections."""
         for connection in self._connections.values():

@@ -19,7 +19,8 @@ Source: ControllerRequestProcessor.java of 5.4.0 for the codes and the remarks.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from controller_core.groups import reads
@@ -78,11 +79,13 @@ class Handlers:
         first_elections: FirstElections,
         direct_address: Callable[[str], str] = str,
         peers: Callable[[], tuple[Peer, ...]] | None = None,
+        further: Mapping[int, Callable[[int, RemotingCommand], Answer]] = MappingProxyType({}),
     ) -> None:
         """Take the node's parts.
 
         `direct_address` returns the address at which to reach the member that announced an address. `peers`
-        returns the present controllers; the default returns those of the settings.
+        returns the present controllers; the default returns those of the settings. `further` has requests
+        that every node serves.
         """
         self._node = node
         self._machine = machine
@@ -103,6 +106,7 @@ class Handlers:
             RequestCode.CONTROLLER_GET_METADATA_INFO: self._metadata,
             RequestCode.UPDATE_CONTROLLER_CONFIG: self._update_config,
             RequestCode.GET_CONTROLLER_CONFIG: self._get_config,
+            **further,
         }
         self._reads: dict[int, Callable[[int, RemotingCommand], GroupReply | PreparedAnswer | None]] = {
             RequestCode.CONTROLLER_GET_REPLICA_INFO: self._get_replica_info,
@@ -217,13 +221,13 @@ class Handlers:
             controller_leader_address="" if leader is None else leader.address,
             is_leader=leader is not None and leader.name == settings.self_id,
             peers=format_peers(peers),
+            lease_ms=self._heartbeats.lease_ms(request.ext or {}, settings.node_timeout_ms),
         )
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
 
     def _get_config(self, _channel_id: int, request: RemotingCommand) -> RemotingCommand:
-        return RemotingCommand.response_to(
-            request, ResponseCode.SUCCESS, body=self._config.listing().encode()
-        )
+        listing = self._config.listing().encode()
+        return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=listing)
 
     async def _update_config(self, _channel_id: int, request: RemotingCommand) -> RemotingCommand:
         try:

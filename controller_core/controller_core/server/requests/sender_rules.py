@@ -4,6 +4,7 @@
 |---|---|
 | 1009, 1011, 1002 with `designateElect` | loopback, an admin's certificate, token; `plainAdminRequests` |
 | 1001 | the master that it names |
+| 30904 | loopback, a certificate, `rmqhaToken` with the token of the agents (`remoting.nodes.token`) |
 | every other one | everybody |
 
 Every other request is either a read, or what a broker may say of itself before any node can know it.
@@ -44,6 +45,7 @@ from controller_core.remoting import headers
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import HeaderError, shown
+from controller_core.remoting.nodes.token import node_token
 from controller_core.server.common.certificate_names import PeerCertificate, is_administrator
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.requests.answers import not_leader
@@ -55,6 +57,10 @@ from controller_core.server.settings.live_config import LiveConfig
 ADMIN_REMARK: Final = (
     "this request is taken from loopback, with an administrator's certificate or with the cluster's token in "
     f"the field {TOKEN_FIELD}; plainAdminRequests=true takes it from everywhere"
+)
+AGENT_REMARK: Final = (
+    "heartbeats of a node agent are taken from loopback, with a client certificate or with the agents' token "
+    f"in the field {TOKEN_FIELD}"
 )
 _ADMIN: Final = frozenset({RequestCode.UPDATE_CONTROLLER_CONFIG, RequestCode.CLEAN_BROKER_DATA})
 _log_refused: Final = LogRate(logging.getLogger(__name__), logging.WARNING)
@@ -86,22 +92,31 @@ class SenderRules:
         """
         if request.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
             return self._alter_refusal(channel_id, request)
-        allowed = self._config.settings.admin_names
-        if not _is_admin(request) or is_administrator(certificate, allowed):
+        is_admin = is_administrator(certificate, self._config.settings.admin_names)
+        if request.code == RequestCode.NODE_HEARTBEAT:
+            if is_admin or self._is_agent(channel_id, request):
+                return None
+            return self._refused(channel_id, request, AGENT_REMARK)
+        if not _is_admin(request) or is_admin or self._may_administer(channel_id, request):
             return None
-        if self._may_administer(channel_id, request):
-            return None
+        return self._refused(channel_id, request, ADMIN_REMARK)
+
+    def _refused(self, channel_id: int, request: RemotingCommand, remark: str) -> RemotingCommand | None:
         host = self._heartbeats.host_of(channel_id)
-        _log_refused("request %d from %s is refused: %s", request.code, host, ADMIN_REMARK)
-        return RemotingCommand.response_to(request, ResponseCode.NO_PERMISSION, remark=ADMIN_REMARK)
+        _log_refused("request %d from %s is refused: %s", request.code, host, remark)
+        return RemotingCommand.response_to(request, ResponseCode.NO_PERMISSION, remark=remark)
 
     def _may_administer(self, channel_id: int, request: RemotingCommand) -> bool:
         settings = self._config.settings
         if takes_plain_admin(settings) or self._is_sent_on(channel_id, request):
             return True
-        given = (request.ext or {}).get(TOKEN_FIELD, "")
-        token = settings.http_token
-        if token and hmac.compare_digest(given.encode(errors="surrogatepass"), token.encode()):
+        if _has_token(request, settings.http_token):
+            return True
+        return _is_loopback(self._heartbeats.host_of(channel_id))
+
+    def _is_agent(self, channel_id: int, request: RemotingCommand) -> bool:
+        # Why not also with plainAdminRequests: an agent's word changes when a master is replaced.
+        if _has_token(request, node_token(self._config.settings.http_token)):
             return True
         return _is_loopback(self._heartbeats.host_of(channel_id))
 
@@ -159,6 +174,11 @@ def _is_admin(request: RemotingCommand) -> bool:
     if request.code == RequestCode.CONTROLLER_ELECT_MASTER:
         return (request.ext or {}).get("designateElect", "").lower() == "true"
     return request.code in _ADMIN
+
+
+def _has_token(request: RemotingCommand, token: str) -> bool:
+    given = (request.ext or {}).get(TOKEN_FIELD, "")
+    return bool(token) and hmac.compare_digest(given.encode(errors="surrogatepass"), token.encode())
 
 
 def _is_loopback(host: str) -> bool:

@@ -17,7 +17,7 @@ sources.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -45,7 +45,6 @@ __all__ = [
     "key_infos",
     "load",
     "parse_value",
-    "reference_lines",
 ]
 
 INTERVAL_MS_MAX = 3_600_000
@@ -129,6 +128,15 @@ class Settings(TlsKeys):
         "How long no new member must have registered before a group gets its first master, if its members "
         "have logs of an earlier life: controllers that lost their stores, or that replace others. Longer "
         "than all brokers need to start. Milliseconds.",
+        live=True,
+    )
+    node_timeout_ms: int = int_key(
+        "nodeTimeoutMs",
+        500,
+        0,
+        60_000,
+        "Silence of a node's agent and of a broker on that node after which the node is lost; 0 turns the "
+        "rule off. Without an agent, a broker's own timeout counts. Milliseconds.",
         live=True,
     )
     scan_inactive_master_interval_ms: int = int_key(
@@ -319,16 +327,6 @@ def load(properties: Mapping[str, str]) -> tuple[Settings, tuple[str, ...]]:
     warnings = [f"unknown key {key!r} is ignored" for key in sorted(properties) if key not in known]
     warnings += _listen_port_warnings(settings, properties.get("listenPort"))
     return settings, tuple(warnings)
-
-
-def reference_lines() -> Iterable[str]:
-    """Yield the settings as text for people: key, default, range and meaning."""
-    for info in key_infos().values():
-        bounds = f", {info.low} to {info.high}" if info.kind == "int" else ""
-        default = "required" if info.default is None else f"default {info.default or 'empty'}"
-        changeable = ", live" if info.live else ""
-        yield f"{info.key} ({info.kind}{bounds}; {default}{changeable})"
-        yield f"    {info.meaning}"
 
 
 def _listen_port_warnings(settings: Settings, listen_port: str | None) -> list[str]:

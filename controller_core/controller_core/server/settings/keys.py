@@ -7,6 +7,7 @@ Source: RocketMQ 5.4.0 ControllerConfig.java, NettyServerConfig.java for the key
 """
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -55,6 +56,16 @@ def bool_key(key: str, *, default: bool, meaning: str, live: bool = False) -> bo
     """Return the field of a setting that is true or false."""
     info = KeyInfo(key, "bool", meaning, str(default).lower(), live=live)
     return dataclasses.field(default=default, metadata={"info": info})
+
+
+def reference_lines(infos: Iterable[KeyInfo]) -> Iterable[str]:
+    """Yield the settings as text for people: key, default, range and meaning."""
+    for info in infos:
+        bounds = f", {info.low} to {info.high}" if info.kind == "int" else ""
+        default = "required" if info.default is None else f"default {info.default or 'empty'}"
+        changeable = ", live" if info.live else ""
+        yield f"{info.key} ({info.kind}{bounds}; {default}{changeable})"
+        yield f"    {info.meaning}"
 
 
 INERT_DEFAULTS: dict[str, str] = {

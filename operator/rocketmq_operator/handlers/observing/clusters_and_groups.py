@@ -37,6 +37,7 @@ from rocketmq_operator.clients.api import (
     Json,
     KubeApi,
     PeerUnavailableError,
+    RequestRefusedError,
 )
 from rocketmq_operator.clients.controllers_trust import ControllersTrust
 from rocketmq_operator.handlers.observing.certificates import observe_tls
@@ -60,6 +61,7 @@ from rocketmq_operator.plan.group.observed import (
     parse_group,
 )
 from rocketmq_operator.plan.pods.observed import parse_pod
+from rocketmq_operator.plan.report.allowed import NOTHING_ALLOWED, AllowedInReports
 from rocketmq_operator.plan.tls.controllers import TlsMode, tls_mode
 from rocketmq_operator.plan.tls.observed import NO_TLS, ObservedTls
 
@@ -102,6 +104,7 @@ class Environment:
         claims: who claims which topic or consumer group, as it was found lately.
         trust: which authorities the clusters' controllers are verified with, as it was found lately.
         note_certificates: called with the certificates of each observed cluster; empty for one that is gone.
+        allowed_in_reports: images, claims and accounts that SLOReports may name.
     """
 
     kube: KubeApi
@@ -114,6 +117,7 @@ class Environment:
     claims: BrokerNameClaims = field(default_factory=BrokerNameClaims)
     trust: ControllersTrust = field(default_factory=ControllersTrust)
     note_certificates: Callable[[str, str, ObservedTls], None] = lambda *_: None
+    allowed_in_reports: AllowedInReports = NOTHING_ALLOWED
 
 
 async def get_unless_deleted(environment: Environment, kind: str, namespace: str, name: str) -> Json | None:
@@ -140,7 +144,7 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
     spec = cluster_spec(resource)
     # Why by name: permission to list Secrets is permission to read all of them.
     secret, (pods, name_server_pods, claims, *lists) = await asyncio.gather(
-        environment.kube.get("Secret", namespace, names.token_secret(name)),
+        _token_secret(environment, namespace, name),
         asyncio.gather(
             environment.kube.find("Pod", namespace, {CLUSTER_LABEL: name, COMPONENT_LABEL: CONTROLLER}),
             environment.kube.find("Pod", namespace, {CLUSTER_LABEL: name, COMPONENT_LABEL: NAME_SERVER}),
@@ -156,7 +160,7 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
     live = children.get(ObjectKey("StatefulSet", names.controllers(name)))
     tls = NO_TLS
     if tls_mode(spec.tls, live, parsed_pods.values()) is not TlsMode.DISABLED:
-        tls = await observe_tls(environment.kube, namespace, name, spec.tls)
+        tls = await _tls(environment, namespace, name, spec)
         children |= by_key(tls.secrets.values())
     environment.note_certificates(namespace, name, tls)
     return ObservedCluster(
@@ -201,7 +205,7 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
         asyncio.gather(
             environment.kube.get(CLUSTER_KIND.kind, namespace, spec.cluster),
             environment.kube.get("ConfigMap", namespace, names.trust(spec.cluster)),
-            environment.kube.get("Secret", namespace, names.token_secret(spec.cluster)),
+            _token_secret(environment, namespace, spec.cluster),
         ),
         # Why by component: by the cluster's label alone come the Services of all its groups too. Why by
         # cluster, the chart's report server too: the reflections hold only objects with its label, and each
@@ -243,8 +247,41 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
 async def controllers_for(environment: Environment, observed: ObservedGroup) -> ControllerApi:
     """Return the client for the controllers of a group's cluster, with the token that changes need."""
     namespace, cluster = observed.owner.namespace, observed.spec.cluster
-    secret = await environment.kube.get("Secret", namespace, names.token_secret(cluster))
+    secret = await _token_secret(environment, namespace, cluster)
     return environment.controllers_of(namespace, cluster, token_of(secret))
+
+
+async def _token_secret(environment: Environment, namespace: str, cluster: str) -> Json | None:
+    """Return the Secret with a cluster's token, None without one.
+
+    Raises:
+        InvalidSpecError: the operator has no right to read it.
+    """
+    name = names.token_secret(cluster)
+    try:
+        return await environment.kube.get("Secret", namespace, name)
+    except RequestRefusedError as error:
+        problem = f"the operator may not read Secret {name}: list {cluster} in the chart's operator.clusters"
+        raise InvalidSpecError("SecretNotAllowed", problem) from error
+
+
+async def _tls(
+    environment: Environment, namespace: str, cluster: str, spec: RocketMQClusterSpec
+) -> ObservedTls:
+    """Return the certificates of a cluster.
+
+    Raises:
+        InvalidSpecError: the operator has no right to read one of their Secrets.
+    """
+    try:
+        return await observe_tls(environment.kube, namespace, cluster, spec.tls)
+    except RequestRefusedError as error:
+        given = spec.tls.authority.secret_name
+        listed = f"list {cluster} in the chart's operator.clusters"
+        if given is not None:
+            listed += f" and {given} in operator.authoritySecrets"
+        problem = f"the operator may not read the Secrets with certificates: {listed}"
+        raise InvalidSpecError("SecretNotAllowed", problem) from error
 
 
 def cluster_spec(resource: Json) -> RocketMQClusterSpec:

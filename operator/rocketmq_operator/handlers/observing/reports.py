@@ -57,4 +57,5 @@ async def observe_report(environment: Environment, namespace: str, name: str) ->
         newest=newest,
         running=running,
         troubles=run_troubles(jobs, pods),
+        allowed=environment.allowed_in_reports,
     )

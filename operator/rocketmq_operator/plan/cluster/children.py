@@ -4,7 +4,8 @@ Controllers find each other by DNS names of a headless Service that lists pods b
 become ready by finding each other. Once a controller's pod runs it needs no DNS: it finds the others in its
 own hosts file, at addresses of Services that each of them has for itself. Their configuration is the file
 that RocketMQ's own controller reads; a start script adds what differs by pod (which entry of the peers it
-is), the peers, and the token, which is a Secret.
+is), the peers, and the token, which is a Secret. That Secret also
+holds the token of the node agents, which follows from it.
 
 Nothing in a pod's template depends on how many controllers there are, so that none is restarted when that
 changes: all pods know the hosts of all controllers that there can be. The list of peers is a file of its own
@@ -21,7 +22,8 @@ import base64
 from collections.abc import Mapping
 from typing import Final
 
-from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from controller_core.remoting.nodes.token import node_token
+from rocketmq_operator.api.cluster import NODE_TIMEOUT_MS_DEFAULT, RocketMQClusterSpec
 from rocketmq_operator.api.common import Placement
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.java import JAVA_RUN, java_options
@@ -75,7 +77,7 @@ def cluster_children(
         peers: how many controllers know each other without a log.
         mode: how the controllers speak.
     """
-    return (*_of_controllers(owner, token, peers, mode), *_name_servers(owner, spec))
+    return (*_of_controllers(owner, spec, token, peers, mode), *_name_servers(owner, spec))
 
 
 def _encoded(text: str) -> str:
@@ -93,31 +95,37 @@ def peer(ordinal: int, host: str) -> str:
     return f"{names.controller_id(ordinal)}-{host}:{names.CONTROLLER_PORT}"
 
 
-def controller_conf(owner: Owner) -> str:
+def controller_conf(owner: Owner, spec: RocketMQClusterSpec) -> str:
     """Return the controllers' shared configuration but the peers, with RocketMQ's own keys."""
     values = {
         "controllerDLegerGroup": owner.name,
         "controllerStorePath": CONTROLLER_STORE,
-        "enableElectUncleanMaster": "false",
-        "notifyBrokerRoleChanged": "true",
+        "enableElectUncleanMaster": str(spec.controllers.enable_elect_unclean_master).lower(),
+        "notifyBrokerRoleChanged": str(spec.controllers.notify_broker_role_changed).lower(),
         # The address of a broker that was replaced leads to its successor for a while, even if it is elected
         # again in that time.
         "directAddresses": "true",
         "namespace": owner.namespace,
     }
+    node_timeout_ms = spec.failover.node_timeout_ms
+    if node_timeout_ms != NODE_TIMEOUT_MS_DEFAULT:  # a line more in every file would restart every controller
+        values["nodeTimeoutMs"] = str(node_timeout_ms)
     return properties(values)
 
 
-def _of_controllers(owner: Owner, token: str, peers: int, mode: TlsMode) -> tuple[Json, ...]:
+def _of_controllers(
+    owner: Owner, spec: RocketMQClusterSpec, token: str, peers: int, mode: TlsMode
+) -> tuple[Json, ...]:
     labels = selector_labels(CONTROLLER, owner.name) | belonging_labels(owner.name)
     files = {
-        "controller.conf": controller_conf(owner),
+        "controller.conf": controller_conf(owner, spec),
         "peers": peer_list(owner, peers),
         "start.sh": controller_start(mode),
     }
-    secret = names.token_secret(owner.name)
+    tokens = {names.TOKEN_KEY: token, names.AGENT_TOKEN_KEY: node_token(token)}
+    data = {key: _encoded(text) for key, text in tokens.items()}
     return (
-        child(owner, "Secret", secret, labels=labels, type="Opaque", data={names.TOKEN_KEY: _encoded(token)}),
+        child(owner, "Secret", names.token_secret(owner.name), labels=labels, type="Opaque", data=data),
         *_beside_pods(
             owner,
             CONTROLLER,
@@ -171,7 +179,7 @@ def controller_set(
     pod = _controller_pod(spec, name, names.token_secret(owner.name), selector)
     pod["hostAliases"] = parts.host_aliases(hosts)
     pod = with_tls(pod, names.controller_certificates(owner.name), mode)
-    configuration = digest(controller_conf(owner), controller_start(mode))
+    configuration = digest(controller_conf(owner, spec), controller_start(mode))
     template = shaped(pod_template(labels, configuration, pod), controller_shape(spec))
     return child(
         owner,

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from controller_core.remoting import bounded_json
 from rocketmq_operator.api.names import FIELD_MANAGER, WANTED_HASH_ANNOTATION
 from rocketmq_operator.plan.common.objects import Json, Live, covers, key_of
 
@@ -126,7 +127,7 @@ def _entry(node: Mapping[str, Any], items: Any, number: int) -> Json | None:  # 
     for name, below in node.items():
         if not name.startswith("k:"):
             continue
-        keys = json.loads(name.removeprefix("k:"))
+        keys = bounded_json.decode_object(name.removeprefix("k:"))
         if all(items[number].get(key) == value for key, value in keys.items()):
             return dict(below)
     return None

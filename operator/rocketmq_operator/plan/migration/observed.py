@@ -8,12 +8,12 @@ identities and the paths of their stores, on their volumes the contents of a sto
 module makes no decisions.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
 
+from controller_core.remoting import bounded_json
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.names import GROUP
 from rocketmq_operator.plan.common import names
@@ -291,7 +291,7 @@ def annotation(live: Live | None, key: str) -> str:
 def annotation_json(live: Live | None, key: str) -> Json | None:
     """Return the JSON value of an annotation, None if it does not exist."""
     text = annotation(live, key)
-    return json.loads(text) if text else None
+    return bounded_json.decode_object(text) if text else None
 
 
 def recorded_pods(stateful_set: Live | None) -> Json:

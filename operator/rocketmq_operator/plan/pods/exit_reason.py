@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from rocketmq_operator.plan.common.json_text import parse_json_object
+from controller_core.remoting import bounded_json
 
 EXIT_MESSAGE_LENGTH_MAX: Final = 180
 _FRAME: Final = re.compile(r"at [\w.$/<>]+\(|\.\.\. \d+ (more|common frames)|File \"|\^+$|~+\^*~*$")
@@ -58,7 +58,7 @@ def _message(line: str) -> str:
     if not line.lstrip().startswith("{"):
         return line
     try:
-        value = parse_json_object(line)
+        value = bounded_json.decode_object(line)
     except ValueError:
         return line
     texts = [value[key] for key in ("message", "exception") if isinstance(value.get(key), str)]

@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from controller_core.remoting import bounded_json
 from rocketmq_operator.api.conditions import MESSAGE_LENGTH_MAX
 from rocketmq_operator.api.slo_report import OBJECTIVES_MAX, SLOReportSpec, SLOReportStatus
-from rocketmq_operator.plan.common.json_text import parse_json_object
 from rocketmq_operator.plan.common.objects import Children, Live, Owner
 from rocketmq_operator.plan.common.ownership import NO_LOOKUP, NameLookup
 from rocketmq_operator.plan.common.report_servers import ReportServer
 from rocketmq_operator.plan.pods.member_trouble import MemberTrouble
 from rocketmq_operator.plan.pods.trouble import trouble_of
+from rocketmq_operator.plan.report.allowed import NOTHING_ALLOWED, AllowedInReports
 
 _NAME_LENGTH_MAX: Final = 63
 _GROUP_LENGTH_MAX: Final = 253
@@ -83,6 +84,7 @@ class ObservedReport:
         running: names of Jobs that have not ended.
         troubles: why pods of these Jobs do not start, in the order of the Jobs' names.
         name_lookup: existing objects with the names of its future children.
+        allowed: images, claims and accounts that reports may name.
     """
 
     now: datetime
@@ -97,6 +99,7 @@ class ObservedReport:
     running: tuple[str, ...] = ()
     troubles: tuple[MemberTrouble, ...] = ()
     name_lookup: NameLookup = NO_LOOKUP
+    allowed: AllowedInReports = NOTHING_ALLOWED
 
     @property
     def claim(self) -> str:
@@ -220,7 +223,7 @@ def _exit_message(end: Live | None) -> str:
 def parse_summary(text: str) -> RunSummary | None:
     """Read what `slo-pipeline report --summary` wrote, None where it is something else."""
     try:
-        value = parse_json_object(text)
+        value = bounded_json.decode_object(text)
         objectives = tuple(_objective(one) for one in value["objectives"][:OBJECTIVES_MAX])
         verdict = str(value["verdict"])[:MESSAGE_LENGTH_MAX]
     except (ValueError, KeyError, TypeError):

@@ -14,7 +14,8 @@ from rocketmq_operator.plan.report.observed import ObservedReport
 
 def report_plan(observed: ObservedReport) -> ResourcePlan:
     """Return the plan for a report."""
-    if (wait := _name_taken(observed) or _no_source(observed) or _no_account(observed)) is not None:
+    wait = _name_taken(observed) or _not_allowed(observed) or _no_source(observed) or _no_account(observed)
+    if wait is not None:
         return ResourcePlan((), wait)
     holders = dict(observed.server.selector) if observed.server is not None else {}
     wanted = report_children(observed.owner, observed.spec, observed.claim, holders, observed.account)
@@ -24,6 +25,13 @@ def report_plan(observed: ObservedReport) -> ResourcePlan:
 def _name_taken(observed: ObservedReport) -> Wait | None:
     claim = names_of_report(observed.owner.name)
     return why_name_is_taken(observed.owner, claim, observed.children, observed.name_lookup)
+
+
+def _not_allowed(observed: ObservedReport) -> Wait | None:
+    """Return which field names something that the chart does not allow, None without one."""
+    shown = [(one.claim, one.account) for one in observed.servers]
+    problem = observed.allowed.problem(observed.spec, shown)
+    return None if problem is None else Wait("NotAllowed", problem)
 
 
 def _no_source(observed: ObservedReport) -> Wait | None:

@@ -10,7 +10,6 @@ Source: Kubernetes documentation, "Accessing the API from a Pod"; "API Concepts"
 Gone.
 """
 
-import json
 import os
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -20,6 +19,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
+
+from controller_core.remoting import bounded_json
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 ANSWER_BYTES_MAX = 33_554_432
@@ -121,8 +122,8 @@ class ClusterApi:
                 if len(body) > ANSWER_BYTES_MAX:
                     raise ClusterError("error", f"{path}: more than {ANSWER_BYTES_MAX} bytes")
         try:
-            answer = json.loads(body)
-        except (ValueError, RecursionError) as error:
+            answer = bounded_json.decode(body)
+        except ValueError as error:
             raise ClusterError("error", f"{path}: no JSON: {error}") from error
         if not isinstance(answer, dict):
             raise ClusterError("error", f"{path}: no JSON object")

@@ -12,7 +12,6 @@ Source: Kubernetes documentation, "API Concepts", on watches, bookmarks, and 410
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import Protocol
 
 import aiohttp
 
+from controller_core.remoting import bounded_json
 from slo_pipeline.collect.kubernetes.api import (
     CONNECT_TIMEOUT_S,
     ClusterApi,
@@ -151,10 +151,10 @@ class ListWatch:
 
     async def _hear(self, line: bytes) -> None:
         try:
-            told = json.loads(line)
+            told = bounded_json.decode(line)
             kind, value = told["type"], told["object"]
             version = str((value.get("metadata") or {}).get("resourceVersion") or "")
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ExpiredError(f"{self.path}: {error!r:.200}") from error
         match kind:
             case "ADDED" | "MODIFIED":

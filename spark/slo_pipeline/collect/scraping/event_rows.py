@@ -12,6 +12,8 @@ Source: docs/reference/segments.md, section "events".
 import json
 from collections.abc import Iterable, Mapping
 
+from controller_core.remoting import bounded_json
+
 EVENT_IDS_MAX = 500_000
 """About 60 MB; a stream is read again from its beginning at most within one controller's kept history."""
 ATTRS_MAX = 200
@@ -36,8 +38,8 @@ def event_row(line: bytes) -> tuple[object, ...]:
         EventError: no JSON object, or a field that does not fit.
     """
     try:
-        event = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        event = bounded_json.decode(line)
+    except ValueError as error:
         raise EventError(f"no JSON: {error}") from error
     if not isinstance(event, dict):
         raise EventError("no JSON object")
@@ -154,4 +156,4 @@ class TakenEvents:
         Raises:
             ValueError: the text was not written by `positions_text`.
         """
-        self._positions.update({str(stream): int(at) for stream, at in json.loads(text).items()})
+        self._positions.update({str(stream): int(at) for stream, at in bounded_json.decode(text).items()})

@@ -30,7 +30,7 @@ from slo_pipeline.writing.sink import SegmentSink
 
 SCRAPE_TIMEOUT_S = 0.8
 """For an interval of one second; shorter intervals take the same share."""
-PAGE_BYTES_MAX = 16_777_216
+PAGE_BYTES_MAX = 33_554_432
 INLINE_BYTES_MAX = 131_072
 """A page of so much is parsed in about 2 ms, less than a thread may keep the loop waiting."""
 

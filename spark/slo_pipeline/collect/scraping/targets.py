@@ -16,11 +16,12 @@ start time; may be left out), `kind`:
 - `file`: `url` is the path of a file of JSON lines that grows.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from controller_core.remoting import bounded_json
 
 KINDS = ("metrics", "events", "file")
 TARGETS_MAX = 5_000
@@ -49,10 +50,10 @@ def read_targets(path: Path) -> list[Target]:
         TargetsError: the file is missing, is not JSON, or holds an error.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = bounded_json.decode(path.read_bytes())
     except OSError as error:
         raise TargetsError(f"{path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise TargetsError(f"{path}: no JSON: {error}") from error
     listed = document.get("targets") if isinstance(document, dict) else None
     if not isinstance(listed, list):

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from slo_pipeline.jobs.period import Period
 from slo_pipeline.jobs.single_pass import operations, samples
-from slo_pipeline.jobs.single_pass.arrays import Bools, Ints, ints, sums
+from slo_pipeline.jobs.single_pass.arrays import Bools, Ints, Runs, ints, joined, runs, sums, union
 from slo_pipeline.jobs.single_pass.changes.elections import TimedChange
 from slo_pipeline.jobs.single_pass.changes.events import Event, Row, grouped
 from slo_pipeline.jobs.single_pass.operations import MINUTE_US, minutes_of
@@ -38,16 +38,26 @@ Table = dict[tuple[str, str], Counts]
 
 
 class Seconds(NamedTuple):
-    """Every second of a group, from `first` on."""
+    """The seconds of a group in the period, from `first` on and before `stop`.
+
+    Attributes:
+        sent: seconds with a send.
+        failed: those with a failed one, in order.
+    """
 
     first: int
-    good: Bools
-    bad: Bools
+    stop: int
+    sent: Runs
+    failed: Ints
 
-    @property
-    def unknown(self) -> Bools:
-        """Return the seconds without a send."""
-        return ~self.good & ~self.bad
+    def counts(self, width_s: int) -> tuple[Ints, Ints, Ints, Ints]:
+        """Count by stretches of a width: their numbers from 1970; good, bad and unknown seconds."""
+        number = np.arange(self.first // width_s, (self.stop - 1) // width_s + 1, dtype=np.int64)
+        low = np.maximum(number * width_s, self.first)
+        high = np.minimum((number + 1) * width_s, self.stop)
+        sent = self.sent.count(low, high)
+        bad = np.searchsorted(self.failed, high) - np.searchsorted(self.failed, low)
+        return number, sent - bad, bad, high - low - sent
 
 
 class MeasuredSums(NamedTuple):
@@ -68,20 +78,13 @@ def seconds(of: Mapping[str, operations.OperationSums], over: Period) -> dict[st
     """
     seen = {group: one for group, one in of.items() if len(one.seen.start)}
     end = max((int(one.seen.stop[-1]) for one in seen.values()), default=0)
-    found = {}
-    for group, one in seen.items():
-        first = int(one.seen.start[0])
-        sent = np.zeros(end - first, np.bool_)
-        for start, stop in zip(one.seen.start - first, one.seen.stop - first, strict=True):
-            sent[start:stop] = True
-        bad = np.zeros(end - first, np.bool_)
-        bad[one.failed_second - first] = True
-        # A second begins in the period; the first of it may begin before.
-        low = max(-(-over.start_us // US_PER_S) - first, 0)
-        high = max(-(-over.end_us // US_PER_S) - first, 0)
-        if len(sent[low:high]):
-            found[group] = Seconds(first + low, (sent & ~bad)[low:high], bad[low:high])
-    return found
+    # A second begins in the period; the first of it may begin before.
+    low, high = -(-over.start_us // US_PER_S), -(-over.end_us // US_PER_S)
+    found = {
+        group: Seconds(max(int(one.seen.start[0]), low), min(end, high), one.seen, one.failed_second)
+        for group, one in seen.items()
+    }
+    return {group: one for group, one in found.items() if one.first < one.stop}
 
 
 def counts(measured: MeasuredSums, objectives: Objectives, over: Period) -> Table:
@@ -111,13 +114,17 @@ def _formula(measured: MeasuredSums, slo: Slo, place: int) -> dict[str, Counts]:
         case "send_latency":
             return {group: _counts(*of.fast[place]) for group, of in measured.operations.items() if of.fast}
         case "replication_lag":
-            worst = measured.samples.lag.get(width_us, {})
-            return _sliced({key: value <= _threshold(slo) for key, value in worst.items()}, width_us)
+            return {
+                group: _sliced(of.slice, of.value <= _threshold(slo), width_us)
+                for group, of in measured.samples.lag.get(width_us, {}).items()
+            }
         case "in_sync_ratio":
-            worst = measured.samples.in_sync.get(width_us, {})
-            return _sliced({key: value >= _threshold(slo) for key, value in worst.items()}, width_us)
+            return {
+                group: _sliced(of.slice, of.value >= _threshold(slo), width_us)
+                for group, of in measured.samples.in_sync.get(width_us, {}).items()
+            }
         case "controller_leader":
-            return _sliced(_led(measured.samples, width_us), width_us)
+            return _led(measured.samples, width_us)
         case "failover_duration":
             return _failovers(measured.changes, slo)
         case "durability":
@@ -139,33 +146,37 @@ def _counts(minute: Ints, good: Ints, bad: Ints) -> Counts:
 
 
 def _availability(of: Seconds) -> Counts:
-    at = np.arange(of.first, of.first + len(of.good), dtype=np.int64) * US_PER_S // MINUTE_US
-    return Counts(*sums(at, of.good, of.bad, of.unknown))
+    return Counts(*of.counts(MINUTE_US // US_PER_S))
 
 
-def _sliced(states: Mapping[tuple[str, int], bool], width_us: int) -> dict[str, Counts]:
-    """Count the slices of each group; those between its first and last one without a state are unknown."""
-    found = {}
-    for group, keys in grouped(states, lambda key: key[0]).items():
-        starts = np.sort(ints(start for _, start in keys))
-        good = np.array([states[group, int(start)] for start in starts], np.bool_)
-        every = np.arange(starts[0], starts[-1] + 1, width_us, dtype=np.int64)
-        place = (starts - starts[0]) // width_us
-        is_good, is_known = np.zeros(len(every), np.bool_), np.zeros(len(every), np.bool_)
-        is_good[place], is_known[place] = good, True
-        found[group] = Counts(*sums(every // MINUTE_US, is_good, is_known & ~is_good, ~is_known))
-    return found
+def _sliced(slices: Ints, good: Bools, width_us: int) -> Counts:
+    """Count the slices of a group; those between its first and last one without a state are unknown.
+
+    Args:
+        slices: numbered from 1970, in order; at least one.
+        good: whether each is good.
+        width_us: of a slice.
+    """
+    first = int(slices[0])
+    every = np.arange(first, int(slices[-1]) + 1, dtype=np.int64)
+    is_good, is_known = np.zeros(len(every), np.bool_), np.zeros(len(every), np.bool_)
+    is_good[slices - first], is_known[slices - first] = good, True
+    minute = every * width_us // MINUTE_US
+    return Counts(*sums(minute, is_good, is_known & ~is_good, ~is_known))
 
 
-def _led(of: samples.SampleSums, width_us: int) -> dict[tuple[str, int], bool]:
-    """Tell of each slice whether a controller led, and never two in one term."""
+def _led(of: samples.SampleSums, width_us: int) -> dict[str, Counts]:
+    """Judge whether a controller led in each slice, and never two in one term."""
     leading = of.leading.get(width_us, samples.Leading())
-    silent = {start for start, instances in leading.silent.items() if instances & of.controllers}
-    led = {start for start, _ in leading.leaders}
-    rivalled = {start for (start, _), instances in leading.leaders.items() if len(instances) > 1}
-    return {
-        (CONTROLLERS, start): start in led and start not in rivalled for start in leading.answered | silent
-    }
+    silent = [one for name, one in leading.silent.items() if name in of.controllers]
+    known = union([leading.answered, *silent])
+    if not len(known.start):
+        return {}
+    led = union([leading.led, runs(ints(start for start, _ in leading.cut))])
+    rivals = runs(ints(start for (start, _), found in leading.cut.items() if len(found) > 1))
+    slices = joined(np.arange(low, high) for low, high in zip(known.start, known.stop, strict=True))
+    good = led.without(union([leading.rivalled, rivals])).holds(slices)
+    return {CONTROLLERS: _sliced(slices, good, width_us)}
 
 
 def _failovers(changes: Iterable[TimedChange], slo: Slo) -> dict[str, Counts]:

@@ -19,6 +19,7 @@ from slo_pipeline.jobs.period import Period
 from slo_pipeline.jobs.profile import Profile
 from slo_pipeline.jobs.single_pass import again, operations, plan, samples, times
 from slo_pipeline.jobs.single_pass import tables as gold
+from slo_pipeline.jobs.single_pass.arrays import folded
 from slo_pipeline.jobs.single_pass.changes import elections, events, failovers
 from slo_pipeline.jobs.single_pass.changes.elections import TimedChange
 from slo_pipeline.jobs.single_pass.plan import RowGroup, Task
@@ -28,7 +29,7 @@ from slo_pipeline.objectives.catalogue import INDICATORS
 from slo_pipeline.objectives.model import Objectives
 from slo_pipeline.schemas.names import EVENTS_TABLE, KINDS, OPERATIONS_TABLE, SAMPLES_TABLE
 from slo_pipeline.sources.extracts import Extracts
-from slo_pipeline.sources.segments import check_directory, check_segments
+from slo_pipeline.sources.segments import check_directory
 from slo_pipeline.transforms.timing import US_PER_S
 
 DURABLE_US: Final = INDICATORS["durability"].slice_s * US_PER_S
@@ -105,7 +106,7 @@ def _times(of: Segments, kind: str, now_us: int, workers: Workers) -> times.Time
     parts = workers.run(
         "times", plan.by_rows(kind, others, workers.cores), partial(times.of_task, now_us=now_us)
     )
-    return times.merged([times.of_footers(told), *parts])
+    return times.merged([times.of_footers(told), folded(parts, times.merged)])
 
 
 def tables(
@@ -117,6 +118,7 @@ def tables(
     workers: Workers,
     *,
     plots: bool = True,
+    minutes: bool = False,
 ) -> gold.Tables:
     """Compute the gold tables of a period.
 
@@ -128,6 +130,7 @@ def tables(
         objectives: to count for.
         workers: where tasks run.
         plots: whether the tables that only a page shows are wanted; without, they are empty.
+        minutes: whether the counts of every minute are wanted.
     """
     wide = over.wide
     changes = [
@@ -144,7 +147,7 @@ def tables(
     found = _again(of, over, now_us, closeups, judged, workers)
     gauges = _samples(of, over, now_us, objectives, workers, plots=plots)
     whole = gold.Whole(told, changes, sums, gauges, completed(judged, found), found)
-    return gold.tables(whole, over, objectives)
+    return gold.tables(whole, over, objectives, minutes=minutes)
 
 
 def _operations(
@@ -168,7 +171,7 @@ def _operations(
     }
     look = operations.OperationsLook(over, now_us, latency, DURABLE_US, bounds, plots)
     tasks = _windows(OPERATIONS_TABLE, of, over, workers)
-    return operations.merged(workers.run("operations", tasks, partial(operations.of_task, look=look)))
+    return operations.folded(workers.run("operations", tasks, partial(operations.of_task, look=look)))
 
 
 def _samples(
@@ -182,12 +185,12 @@ def _samples(
         over, now_us, widths["replication_lag"], widths["in_sync_ratio"], widths["controller_leader"], plots
     )
     tasks = _windows(SAMPLES_TABLE, of, over, workers)
-    return samples.merged(workers.run("samples", tasks, partial(samples.of_task, look=look)))
+    return folded(workers.run("samples", tasks, partial(samples.of_task, look=look)), samples.merged)
 
 
 def _windows(kind: str, of: Segments, over: Period, workers: Workers) -> list[Task]:
     wide = over.wide
-    return plan.windows(kind, of.of(kind), wide.start_us, wide.end_us, over.stretch_us, workers.cores)
+    return plan.windows(kind, of.of(kind), wide.start_us, wide.end_us, workers.cores)
 
 
 def _again(
@@ -209,8 +212,8 @@ def _again(
     for low, high in _apart(wanted):
         start_us, end_us = max(low, over.start_us), min(high, over.end_us)
         groups = of.of(OPERATIONS_TABLE)
-        tasks += plan.windows(OPERATIONS_TABLE, groups, start_us, end_us, over.stretch_us, workers.cores)
-    return again.merged(workers.run("second look", tasks, partial(again.of_task, look=look)))
+        tasks += plan.windows(OPERATIONS_TABLE, groups, start_us, end_us, workers.cores)
+    return folded(workers.run("second look", tasks, partial(again.of_task, look=look)), again.merged)
 
 
 def _apart(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -253,7 +256,6 @@ def period_tables(
     """
     with profile.step("footers"):
         check_directory(source, *KINDS)
-        check_segments(source, KINDS, extracts)
         of = segments({kind: plan.files(source, kind, without, extracts) for kind in KINDS})
     where = workers(master, of.rows, profile)
     found = surveyed(of, now_us, objectives.timeWindow.days, where)

@@ -1,10 +1,10 @@
 """Partial sums of a window of the canary's operations, in a task.
 
 Problem: availability, latency and durability of a day are sums over a million operations. Shape: for each
-group, seconds and messages become runs, latencies become counts of equal values, and each stretch of the
-latency plot lies in one task and is finished there. What a change of master needs (the acknowledgements
-around its bounds) is picked out. The driver adds up (`verdicts`, `tables`). Never: a judgement that needs
-rows of another task.
+group, seconds and messages become runs, and latencies become counts of equal values. A stretch of the latency
+plot is finished in its task, if its window holds the whole stretch; else its parts are counts that the driver
+adds up. What a change of master needs (the acknowledgements around its bounds) is picked out. The driver adds
+up (`verdicts`, `tables`). Never: a judgement that needs rows of another task.
 
 The rules are those of `transforms.slices`, `latency`, `durability` and `failovers.write_gaps`.
 """
@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from slo_pipeline.jobs.period import Period
-from slo_pipeline.jobs.single_pass import rows
+from slo_pipeline.jobs.single_pass import arrays, rows
 from slo_pipeline.jobs.single_pass.arrays import (
     NO_RUNS,
     Bools,
@@ -24,6 +24,7 @@ from slo_pipeline.jobs.single_pass.arrays import (
     Runs,
     Weighted,
     added,
+    in_order,
     ints,
     joined,
     quantile,
@@ -79,6 +80,13 @@ class Fast(NamedTuple):
     bad: Ints
 
 
+class StretchSums(NamedTuple):
+    """A stretch of the latency plot, or a part of it: latencies, and how many sends failed."""
+
+    took: Weighted
+    failed: int
+
+
 NO_SENDS: Final = Sent(ints(), ints(), ints())
 
 
@@ -93,7 +101,8 @@ class OperationSums:
         took: latencies of acknowledged sends, microseconds.
         timeless: acknowledged sends without a time.
         failed: failed sends.
-        series: rows of LATENCY_SERIES.
+        series: rows of LATENCY_SERIES, of stretches that are whole.
+        cut: by begin: stretches that begin before the window or end after it.
         fast: for each objective on latency: minutes, sends within and beyond the threshold.
         sent: runs of sends by kind.
         acks: by change: end, message and clock of the acknowledgements in its bounds and next to them.
@@ -110,6 +119,7 @@ class OperationSums:
     timeless: int = 0
     failed: int = 0
     series: list[Row] = field(default_factory=list)
+    cut: dict[int, "StretchSums"] = field(default_factory=dict)
     fast: list[Fast] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
     acks: list[list[tuple[int, int, str]]] = field(default_factory=list)
@@ -134,6 +144,8 @@ class _Columns(NamedTuple):
 
     def among(self, chosen: Bools | Ints) -> "_Columns":
         """Return chosen rows."""
+        if chosen.dtype == np.bool_ and chosen.all():
+            return self
         return _Columns(
             self.seq[chosen],
             self.at[chosen],
@@ -168,8 +180,21 @@ def of_task(task: Task, look: OperationsLook) -> dict[str, OperationSums]:
         made = OperationSums()
         _sends(every.among(own[is_send[own]]), name, look, made)
         _reads(every.among(own[is_read[own]]), made)
+        whole, made.cut = _parted(made.cut, task, look.over.stretch_us)
+        made.series = [_plotted(name, start, of) for start, of in whole.items()]
         found[name] = made
     return found
+
+
+def _parted(
+    of: Mapping[int, StretchSums], task: Task, width_us: int
+) -> tuple[dict[int, StretchSums], dict[int, StretchSums]]:
+    """Part the stretches inside a task's window from those at its borders."""
+    whole, cut = dict[int, StretchSums](), dict[int, StretchSums]()
+    for start, sums_of in of.items():
+        inside = start >= task.start_us and start + width_us <= task.end_us
+        (whole if inside else cut)[start] = sums_of
+    return whole, cut
 
 
 def _sends(sends: _Columns, group: str, look: OperationsLook, made: OperationSums) -> None:
@@ -179,7 +204,7 @@ def _sends(sends: _Columns, group: str, look: OperationsLook, made: OperationSum
     made.seen = runs(second)
     made.failed_second, made.failed_sends = sums(second[~sends.ok], ~sends.ok[~sends.ok])
     made.watched_until = int(sends.at.max())
-    made.acks = [_near(sends, low, high) for low, high in look.bounds.get(group, ())]
+    made.acks = _near(sends, look.bounds.get(group, ()))
     over = look.over
     inside = sends.among((sends.at >= over.start_us) & (sends.at < over.end_us))
     timed = inside.ok & inside.ended
@@ -188,7 +213,7 @@ def _sends(sends: _Columns, group: str, look: OperationsLook, made: OperationSum
     made.timeless = int((inside.ok & ~inside.ended).sum())
     made.failed = int((~inside.ok).sum())
     if look.plots:
-        made.series = _series(group, inside.at // over.stretch_us * over.stretch_us, took, timed, inside.ok)
+        made.cut = _stretches(inside.at // over.stretch_us * over.stretch_us, took, timed, inside.ok)
     made.fast = [_fast(inside, took, value, width) for value, width in look.latency]
     minute = minutes_of(inside.at, look.durable_us)
     for chosen in (
@@ -205,38 +230,51 @@ def minutes_of(at: Ints, width_us: int) -> Ints:
     return (at // width_us * width_us) // MINUTE_US
 
 
-def _near(sends: _Columns, low: int, high: int) -> list[tuple[int, int, str]]:
-    """Pick the acknowledgements within bounds, the last one before them and the first one after."""
+def _near(sends: _Columns, bounds: Sequence[tuple[int, int]]) -> list[list[tuple[int, int, str]]]:
+    """Pick the acknowledgements within each bounds, the last one before them and the first one after."""
+    if not bounds:
+        return []
     acked = sends.among(sends.ok & sends.ended)
     order = np.lexsort((acked.seq, acked.end))
-    first = max(int(np.searchsorted(acked.end[order], low, side="right")) - 1, 0)
-    last = int(np.searchsorted(acked.end[order], high, side="left")) + 1
-    return [
-        (int(acked.end[one]), int(acked.seq[one]), acked.clock.text[acked.clock.code[one]])
-        for one in order[first:last]
-    ]
-
-
-def _series(group: str, stretch: Ints, took: Ints, timed: Bools, ok: Bools) -> list[Row]:
-    every, counts = sums(stretch, ~ok)
-    failed = dict(zip(every.tolist(), counts.tolist(), strict=True))
-    order = np.flatnonzero(timed)[np.argsort(stretch[timed], kind="stable")]
-    starts, begin = np.unique(stretch[order], return_index=True)
-    parts = dict(zip(starts.tolist(), np.split(took[order], begin[1:]), strict=True)) if len(starts) else {}
-    made = []
-    for start, count in failed.items():
-        values = weighted(parts[start]) if start in parts else Weighted(ints(), ints())
-        made.append(
-            {
-                "group": group,
-                "ts": start,
-                "p50_ms": quantile(values, 0.5, US_PER_MS),
-                "p99_ms": quantile(values, 0.99, US_PER_MS),
-                "max_ms": float(values.value[-1]) / US_PER_MS if len(values.value) else None,
-                "failed": count,
-            }
+    end = acked.end[order]
+    found = []
+    for low, high in bounds:
+        first = max(int(np.searchsorted(end, low, side="right")) - 1, 0)
+        last = int(np.searchsorted(end, high, side="left")) + 1
+        found.append(
+            [
+                (int(acked.end[one]), int(acked.seq[one]), acked.clock.text[acked.clock.code[one]])
+                for one in order[first:last]
+            ]
         )
-    return made
+    return found
+
+
+def _stretches(stretch: Ints, took: Ints, timed: Bools, ok: Bools) -> dict[int, StretchSums]:
+    every, failed = sums(stretch, ~ok)
+    starts, values = stretch[timed], took[timed]
+    if not in_order(starts).all():
+        order = np.argsort(starts, kind="stable")
+        starts, values = starts[order], values[order]
+    first, last = (np.searchsorted(starts, every, side=side) for side in ("left", "right"))
+    return {
+        start: StretchSums(weighted(values[low:high]), count)
+        for start, low, high, count in zip(
+            every.tolist(), first.tolist(), last.tolist(), failed.tolist(), strict=True
+        )
+    }
+
+
+def _plotted(group: str, start: int, of: StretchSums) -> Row:
+    """Return a row of LATENCY_SERIES."""
+    return {
+        "group": group,
+        "ts": start,
+        "p50_ms": quantile(of.took, 0.5, US_PER_MS),
+        "p99_ms": quantile(of.took, 0.99, US_PER_MS),
+        "max_ms": float(of.took.value[-1]) / US_PER_MS if len(of.took.value) else None,
+        "failed": of.failed,
+    }
 
 
 def _fast(sends: _Columns, took: Ints, value: float, width_us: int) -> Fast:
@@ -251,8 +289,9 @@ def _sent(seq: Ints, minute: Ints) -> Sent:
     """Return messages as runs of one minute; a number that comes twice counts twice."""
     if not len(seq):
         return NO_SENDS
-    order = np.lexsort((minute, seq))
-    seq, minute = seq[order], minute[order]
+    if not (np.diff(seq) > 0).all():
+        order = np.lexsort((minute, seq))
+        seq, minute = seq[order], minute[order]
     cut = np.flatnonzero((np.diff(seq) != 1) | (np.diff(minute) != 0)) + 1
     first = np.concatenate([ints([0]), cut])
     last = np.concatenate([cut, ints([len(seq)])]) - 1
@@ -270,16 +309,42 @@ def _reads(reads: _Columns, made: OperationSums) -> None:
         made.last_read[reads.clock.text[code]] = int(told[reads.clock.code == code].max())
 
 
+def folded(parts: Iterable[Mapping[str, OperationSums]]) -> dict[str, OperationSums]:
+    """Add up the sums of windows, in order of time, by group."""
+    whole = arrays.folded(parts, merged)
+    for name, one in whole.items():
+        one.series += [_plotted(name, start, of) for start, of in sorted(one.cut.items())]
+        one.cut = {}
+    return whole
+
+
 def merged(parts: Iterable[Mapping[str, OperationSums]]) -> dict[str, OperationSums]:
-    """Add up the sums of several windows, by group."""
+    """Add up the sums of neighbouring windows, in order of time, by group."""
     by_group: dict[str, list[OperationSums]] = {}
     for part in parts:
         for name, one in part.items():
             by_group.setdefault(name, []).append(one)
-    return {name: _added(of) for name, of in sorted(by_group.items())}
+    return {name: _added(name, of) for name, of in sorted(by_group.items())}
 
 
-def _added(of: Sequence[OperationSums]) -> OperationSums:
+def _joined(cut: Iterable[Mapping[int, StretchSums]]) -> dict[int, StretchSums]:
+    """Add up the parts of stretches, in order of time."""
+    by_start: dict[int, list[StretchSums]] = {}
+    for one in cut:
+        for start, of in one.items():
+            by_start.setdefault(start, []).append(of)
+    return {
+        start: StretchSums(added(one.took for one in of), sum(one.failed for one in of))
+        for start, of in sorted(by_start.items())
+    }
+
+
+def _added(group: str, of: Sequence[OperationSums]) -> OperationSums:
+    if len(of) == 1:
+        return of[0]
+    cut = _joined(one.cut for one in of)
+    # Later windows lack parts of the stretches before the last one.
+    series = [_plotted(group, start, cut.pop(start)) for start in list(cut)[:-1]]
     second, count = sums(joined(one.failed_second for one in of), joined(one.failed_sends for one in of))
     last_read: dict[str, int] = {}
     for one in of:
@@ -293,7 +358,8 @@ def _added(of: Sequence[OperationSums]) -> OperationSums:
         took=added(one.took for one in of),
         timeless=sum(one.timeless for one in of),
         failed=sum(one.failed for one in of),
-        series=[row for one in of for row in one.series],
+        series=[*(row for one in of for row in one.series), *series],
+        cut=cut,
         fast=[
             Fast(*sums(*[joined(one[place] for one in parts) for place in range(3)]))
             for parts in zip(*[one.fast for one in of if one.fast], strict=True)

@@ -71,11 +71,22 @@ def read(task: Task, columns: Sequence[str], now_us: int) -> pa.Table:
         SegmentUnusableError: a segment cannot be read.
     """
     schema = SEGMENTS[task.kind]
-    wanted = list(dict.fromkeys([*columns, PARTED_BY[task.kind], *TIMES[task.kind]]))
+    wanted = list(dict.fromkeys([*columns, *_judged_by(task, now_us)]))
     kept = [batch.filter(_mask(batch, task, now_us)).select(list(columns)) for batch in batches(task, wanted)]
     if not kept:
         return pa.table({name: pa.array([], _type(schema.field(name).type)) for name in columns})
     return pa.concat_tables(kept).unify_dictionaries().combine_chunks()
+
+
+def is_credible(task: Task, now_us: int) -> bool:
+    """Tell whether footers say that the times of all rows can be true."""
+    return task.low_us >= EARLIEST_US and task.high_us <= latest_us(now_us)
+
+
+def _judged_by(task: Task, now_us: int) -> list[str]:
+    """Return the columns that tell whether a row is one of a task's."""
+    times = [TIME_OF[task.kind]] if is_credible(task, now_us) else [*TIMES[task.kind]]
+    return times if task.parts_of == 1 else [*times, PARTED_BY[task.kind]]
 
 
 def batches(task: Task, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -123,7 +134,9 @@ def _mask(batch: pa.Table, task: Task, now_us: int) -> pa.ChunkedArray:
         call("greater_equal", at, pa.scalar(task.start_us)),
         call("less", at, pa.scalar(task.end_us)),
     )
-    kept = call("and", call("coalesce", inside, pa.scalar(False)), credible(batch, task.kind, now_us))
+    kept = call("coalesce", inside, pa.scalar(False))
+    if not is_credible(task, now_us):
+        kept = call("and", kept, credible(batch, task.kind, now_us))
     if task.parts_of == 1:
         return kept
     named = texts(batch, PARTED_BY[task.kind])
@@ -148,7 +161,12 @@ def credible(batch: pa.Table, kind: str, now_us: int) -> Any:  # noqa: ANN401 - 
 
 def texts(table: pa.Table, name: str) -> CodedTexts:
     """Return a column of texts of a table of `read`."""
-    column = table[name].combine_chunks()
+    return coded_texts(table[name])
+
+
+def coded_texts(found: pa.ChunkedArray) -> CodedTexts:
+    """Return texts, or codes of them, as codes and the different texts."""
+    column = _column(found, pa.string()).unify_dictionaries().combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks else pa.array([], _CODED)
     code = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)

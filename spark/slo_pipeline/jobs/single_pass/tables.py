@@ -11,13 +11,14 @@ import numpy as np
 from slo_pipeline.jobs.gold import CLOSEUP_KINDS, CLOSEUP_US, KUBERNETES_AROUND_US, headline
 from slo_pipeline.jobs.period import Period
 from slo_pipeline.jobs.single_pass import again, burn, counts, operations, samples
-from slo_pipeline.jobs.single_pass.arrays import ints, quantile, sums
+from slo_pipeline.jobs.single_pass.arrays import ints, quantile
 from slo_pipeline.jobs.single_pass.changes import failovers
 from slo_pipeline.jobs.single_pass.changes.elections import TimedChange
 from slo_pipeline.jobs.single_pass.changes.events import Event, Row, grouped, in_sync_steps, of_kinds
 from slo_pipeline.jobs.single_pass.counts import Seconds
 from slo_pipeline.jobs.single_pass.verdicts import Verdicts
 from slo_pipeline.objectives.model import Objectives
+from slo_pipeline.transforms.budget import S_PER_DAY
 from slo_pipeline.transforms.latency import BOUNDS_MS
 from slo_pipeline.transforms.master_changes.rollouts import KUBERNETES_EVENT
 from slo_pipeline.transforms.timing import US_PER_MS, US_PER_S
@@ -44,8 +45,8 @@ class Whole(NamedTuple):
     again: again.Found
 
 
-def tables(whole: Whole, over: Period, objectives: Objectives) -> Tables:
-    """Return all gold tables, and `sli_minutes`: SLI_COUNTS by minute."""
+def tables(whole: Whole, over: Period, objectives: Objectives, *, minutes: bool) -> Tables:
+    """Return all gold tables, and with `minutes` also `sli_minutes`: SLI_COUNTS by minute."""
     seconds = counts.seconds(whole.operations, over)
     timed = timed_changes(whole.changes, over)
     steps = failovers.phases(timed)
@@ -77,7 +78,7 @@ def tables(whole: Whole, over: Period, objectives: Objectives) -> Tables:
         "durability": [one.row for one in whole.verdicts.values()],
         "lost": lost,
         "coverage": samples.coverage(whole.samples.scrapes),
-        "sli_minutes": counts.rows(counted),
+        "sli_minutes": counts.rows(counted) if minutes else [],
         "slo_status": status,
         "pages": pages,
     }
@@ -110,11 +111,11 @@ def bad_seconds(of: Mapping[str, operations.OperationSums], over: Period) -> dic
 
 
 def _window(group: str, of: Seconds) -> Row:
-    good, bad, unknown = (int(column.sum()) for column in (of.good, of.bad, of.unknown))
+    good, bad, unknown = (int(column.sum()) for column in of.counts(S_PER_DAY)[1:])
     return {
         "group": group,
         "window_start": of.first * US_PER_S,
-        "window_end": (of.first + len(of.good)) * US_PER_S,
+        "window_end": of.stop * US_PER_S,
         "good_s": good,
         "bad_s": bad,
         "unknown_s": unknown,
@@ -123,12 +124,11 @@ def _window(group: str, of: Seconds) -> Row:
 
 
 def _strip(group: str, of: Seconds, stretch_us: int) -> list[Row]:
-    at = np.arange(of.first, of.first + len(of.good), dtype=np.int64) * US_PER_S // stretch_us * stretch_us
-    columns = sums(at, of.good, of.bad, of.unknown)
+    number, *columns = of.counts(stretch_us // US_PER_S)
     names = ("ts", "good_s", "bad_s", "unknown_s")
     return [
         {"group": group, **dict(zip(names, row, strict=True))}
-        for row in zip(*[column.tolist() for column in columns], strict=True)
+        for row in zip((number * stretch_us).tolist(), *[column.tolist() for column in columns], strict=True)
     ]
 
 

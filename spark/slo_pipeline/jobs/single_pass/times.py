@@ -21,10 +21,7 @@ from slo_pipeline.transforms.clocks import EARLIEST_US, TIMES, latest_us
 from slo_pipeline.transforms.timing import US_PER_S
 
 DAY_US: Final = S_PER_DAY * US_PER_S
-_NAMES: Final = {
-    SAMPLES_TABLE: (),
-    OPERATIONS_TABLE: ("op", "group", "clock_id"),
-}
+_NAMES: Final = {SAMPLES_TABLE: (), OPERATIONS_TABLE: ("op", "group", "clock_id")}
 Key = tuple[Any, ...]
 Row = dict[str, Any]
 
@@ -55,9 +52,13 @@ def of_footers(groups: Iterable[RowGroup]) -> Times:
 
 def of_task(task: Task, now_us: int) -> Times:
     """Read the times of a task's rows."""
+    is_credible = rows.is_credible(task, now_us)
+    times = [TIME_OF[task.kind]] if is_credible else [*TIMES[task.kind]]
     found, has_apart = [], False
-    for batch in rows.batches(task, list(dict.fromkeys([*_NAMES[task.kind], *TIMES[task.kind]]))):
-        fits = np.asarray(rows.credible(batch, task.kind, now_us).to_numpy(), dtype=np.bool_)
+    for batch in rows.batches(task, [*_NAMES[task.kind], *times]):
+        fits = np.ones(batch.num_rows, np.bool_)
+        if not is_credible:
+            fits = np.asarray(rows.credible(batch, task.kind, now_us).to_numpy(), dtype=np.bool_)
         apart = {}
         if not fits.all():
             has_apart = True

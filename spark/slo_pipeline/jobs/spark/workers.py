@@ -2,13 +2,14 @@
 
 Problem: a JVM and its Python workers take seconds to start, and a report of a day can be ready before. Shape:
 on this machine, input of at most HERE_ROWS_MAX rows is read in this process, one task after the other; any
-other input goes to Spark, one partition a task. The tasks are the same functions. Never: a shuffle, a data
-frame, or generated code.
+other input goes to Spark, one partition a task, in rounds of a few tasks for each core. The results of a
+round are added up before the next one begins, so that a longer period takes more time and not more memory.
+The tasks are the same functions. Never: a shuffle, a data frame, or generated code.
 """
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -21,8 +22,12 @@ from slo_pipeline.sources.layout import SegmentUnusableError
 
 One = TypeVar("One")
 _PROGRESS_S: Final = 0.2
-HERE_ROWS_MAX: Final = 4_000_000
-"""Reading so many rows with one core takes less time than to start Spark and read them with two."""
+HERE_ROWS_MAX: Final = 16_000_000
+"""Reading so many rows with one core takes about as long as to start Spark and read them with two."""
+
+
+ROUND_TASKS: Final = 4
+"""Tasks of one of Spark's jobs, for each core: the driver holds the results of so many at once."""
 
 
 class TasksFailedError(Exception):
@@ -37,8 +42,8 @@ class Workers(Protocol):
         """Return how many tasks run at once."""
         ...
 
-    def run(self, name: str, tasks: Sequence[Task], of_task: Callable[[Task], One]) -> list[One]:
-        """Run a function for each task; the results in the tasks' order.
+    def run(self, name: str, tasks: Sequence[Task], of_task: Callable[[Task], One]) -> Iterator[One]:
+        """Run a function for each task; yield the results in the tasks' order.
 
         Raises:
             SegmentUnusableError: a segment cannot be read.
@@ -63,11 +68,18 @@ class Here:
         """Describe where steps are counted."""
         self._profile = Profile() if profile is None else profile
 
-    def run(self, name: str, tasks: Sequence[Task], of_task: Callable[[Task], One]) -> list[One]:
+    def run(self, name: str, tasks: Sequence[Task], of_task: Callable[[Task], One]) -> Iterator[One]:
         """Run a function for each task."""
         with self._profile.step(name) as step:
             step.tasks, step.rows = len(tasks), sum(task.rows for task in tasks)
-            return [of_task(task) for task in tasks]
+            read = 0
+            try:
+                for task in tasks:
+                    self._profile.show(step, read, step.rows)
+                    yield of_task(task)
+                    read += task.rows
+            finally:
+                self._profile.hide()
 
 
 class SparkWorkers:
@@ -84,30 +96,24 @@ class SparkWorkers:
         """Return how many tasks run at once."""
         return int(self._started().defaultParallelism)
 
-    def run(self, name: str, tasks: Sequence[Task], of_task: Callable[[Task], One]) -> list[One]:
+    def run(self, name: str, tasks: Sequence[Task], of_task: Callable[[Task], One]) -> Iterator[One]:
         """Run a function for each task."""
         if not tasks:
-            return []
-        context = self._started()
-        read = context.accumulator(0)
+            return
+        context, read = self._started(), self._started().accumulator(0)
+        held = ROUND_TASKS * self.cores
         with self._profile.step(name) as step:
             step.tasks, step.rows = len(tasks), sum(task.rows for task in tasks)
             shown = _Progress(self._profile, step, read)
             try:
-                made = context.parallelize(list(tasks), len(tasks)).map(partial(_carried_out, of_task, read))
-                done: list[_Done] = made.collect()
-            except (Py4JJavaError, PySparkException) as error:
-                if "PYTHON_EXCEPTION" in _said(error):
-                    # A fault of ours in a task, which deserves its traceback.
-                    raise
-                raise TasksFailedError(_said(error).partition("\n")[0]) from error
+                for own in (tasks[begin : begin + held] for begin in range(0, len(tasks), held)):
+                    for one in _round(context, own, partial(_carried_out, of_task, read)):
+                        step.tasks_s += one.cpu_s
+                        if one.fault is not None:
+                            raise SegmentUnusableError(one.fault)
+                        yield one.result
             finally:
                 shown.end()
-            step.tasks_s = sum(one.cpu_s for one in done)
-        for one in done:
-            if one.fault is not None:
-                raise SegmentUnusableError(one.fault)
-        return [one.result for one in done]
 
     def _started(self) -> Any:  # noqa: ANN401 - Spark's context is not needed to read in this process
         if self._context is None:
@@ -116,6 +122,18 @@ class SparkWorkers:
             with self._profile.step("start Spark"):
                 self._context = context(master=self._master)
         return self._context
+
+
+def _round(context: Any, tasks: Sequence[Task], of_task: Callable[[Task], _Done]) -> list[_Done]:  # noqa: ANN401 - Spark's
+    """Run some tasks as one of Spark's jobs."""
+    try:
+        done: list[_Done] = context.parallelize(list(tasks), len(tasks)).map(of_task).collect()
+    except (Py4JJavaError, PySparkException) as error:
+        if "PYTHON_EXCEPTION" in _said(error):
+            # A fault of ours in a task, which deserves its traceback.
+            raise
+        raise TasksFailedError(_said(error).partition("\n")[0]) from error
+    return done
 
 
 class _Progress:

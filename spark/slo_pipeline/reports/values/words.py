@@ -32,6 +32,7 @@ OTHER_KNOWN: Final = ("reelection", "rollout", "fault")
 CAUSES: Final = {
     "ConnectionClosed": "its connection to the controller closed",
     "HeartbeatTimeout": "its heartbeats stopped",
+    "NodeLost": "its heartbeats and those of its node's agent stopped",
     "BrokerRequest": "a broker asked for an election",
     "Designated": "the new master was designated",
     "MasterMissing": "the group had no master",

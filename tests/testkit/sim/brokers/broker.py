@@ -9,8 +9,7 @@
 A call that is not answered within 3 s closes its connection, as RocketMQ's client does. What survives the
 process: its id, its claim, its log with the epochs.
 
-Source: RocketMQ 5.4.0 ReplicasManager.java, BrokerOuterAPI.java,
-NettyRemotingClient.java, AutoSwitchHAService.java.
+Source: RocketMQ 5.4.0 ReplicasManager, BrokerOuterAPI, NettyRemotingClient, AutoSwitchHAService.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from testkit.check.registers import Alter
 from testkit.sim.brokers import broker_admin
-from testkit.sim.brokers.broker_calls import DIAL_TIMEOUT_S, FAILED, ControllerLinks
+from testkit.sim.brokers.broker_calls import BEAT_S, DIAL_TIMEOUT_S, FAILED, ControllerLinks
 from testkit.sim.brokers.broker_ha import BrokerPort, SlaveEnd
 from testkit.sim.brokers.broker_log import BrokerLog
 from testkit.sim.brokers.broker_set import MasterView, Proposal
@@ -70,10 +69,10 @@ class SimulatedBroker:
         cluster: str = "c1",
         log_replica: bool = False,
         flaws: frozenset[str] = frozenset(),
+        beat_s: float = BEAT_S,
     ) -> None:
         self.group = group
-        self.cluster = cluster
-        self.host = host
+        self.cluster, self.host = cluster, host
         self.address = f"{host}:{PORT}"
         self.log = BrokerLog()
         self.broker_id = 0
@@ -90,13 +89,14 @@ class SimulatedBroker:
         self.process.alive = False
         self._check_code = ""
         self._controllers = controllers
-        self._links = ControllerLinks(controllers, random)
+        self._beat_s = beat_s
         self._loop = loop
         self._network = network
         self._random = random
         self._observations = observations
         self._master_host = ""
         self._following: asyncio.Task[None] | None = None
+        self._links = ControllerLinks(controllers, random, beat_s)
         self._ports: dict[int, BrokerPort] = {}
         self._waiting: list[tuple[int, BrokerPort, int, str]] = []
         self._reporting = False
@@ -116,7 +116,7 @@ class SimulatedBroker:
         self._network.place(self.process, self.host)
         self.epoch = 0
         self.view = self._last_view = None
-        self._links = ControllerLinks(self._controllers, self._random)
+        self._links = ControllerLinks(self._controllers, self._random, self._beat_s)
         self._ports, self._waiting = {}, []
         self._following, self._master_host = None, ""
         self.registered = self._reporting = False

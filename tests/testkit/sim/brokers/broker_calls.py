@@ -29,21 +29,22 @@ FAILED = (ChannelError, ConnectionError, TimeoutError)
 class ControllerLinks:
     """One process's connections to all controllers."""
 
-    def __init__(self, addresses: list[str], random: Random) -> None:
+    def __init__(self, addresses: list[str], random: Random, beat_s: float = BEAT_S) -> None:
         self.addresses = addresses
         self._connections: dict[str, Connection] = {}
         self._leader = ""
         self._random = random
+        self._beat_s = beat_s
 
     async def keep(self, address: str, beat: Callable[[str], None]) -> None:
-        """Dial a controller whenever it is not connected, and let `beat` speak to it every second."""
+        """Dial a controller whenever it is not connected, and let `beat` speak to it regularly."""
         host, _, port = address.rpartition(":")
         while True:
             if not self.is_open(address):
                 with contextlib.suppress(*FAILED):
                     self._connections[address] = await connect(host, int(port), DIAL_TIMEOUT_S)
             beat(address)
-            await asyncio.sleep(BEAT_S * self._random.uniform(0.95, 1.05))
+            await asyncio.sleep(self._beat_s * self._random.uniform(0.95, 1.05))
 
     def send_oneway(self, address: str, request: RemotingCommand) -> None:
         """Tell a controller something, if it is connected."""

@@ -12,7 +12,7 @@ may be lost, torn or holed. *By itself*: its disk failed; whatever else ends it 
 
 import contextlib
 import errno
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import Random
 
 from controller_core.log.errors import LogCorruptError, LogFailedError, LogFullError
@@ -106,6 +106,7 @@ class ControllerHost:
         rate: float = 1.0,
         snapshot_entries: int = 200,
         set_keys: dict[str, str] | None = None,
+        on_started: Callable[[str, Process, Controller], None] | None = None,
     ) -> None:
         self.name = f"n{number}"
         self.raft_id = number + 1
@@ -130,6 +131,7 @@ class ControllerHost:
         self._others = others
         self._rate = rate
         self._snapshot_entries = snapshot_entries
+        self._on_started = on_started
         self._promise = Promise(HardState())
         self._transport: _RaftTransport | None = None
         self._voters = tuple(NodeId(one + 1) for one in range(peers))
@@ -236,6 +238,8 @@ class ControllerHost:
         controller._http = NoHttp()  # type: ignore[assignment] # a real port is the one thing that must not be opened
         self.controller, self.node, self.machine = controller, node, machine
         process = self.process
+        if self._on_started is not None:
+            self._on_started(self.name, process, controller)
         controller.failed.add_done_callback(lambda done: self._ended(process, done.result()))
         process.spawn(controller.start())
 

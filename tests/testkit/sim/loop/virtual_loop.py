@@ -45,6 +45,7 @@ class Process:
         call_delay_s: how long the next call on its writer thread takes.
         writer_free_s: when the calls given to that thread so far will be done.
         parked: how many callbacks a freeze made wait.
+        thawed_s: when the last freeze ended.
         on_killed: called once when it dies, before anything else learns of it.
         on_call_failed: looks at what such a call raised; True if that is the end of the process.
     """
@@ -53,6 +54,7 @@ class Process:
         self.name = name
         self.alive = True
         self.frozen = False
+        self.thawed_s = -1.0
         self.rate = rate
         self.utc_offset_s = 0.0
         self.call_delay_s: Callable[[], float] = lambda: 0.0
@@ -92,6 +94,8 @@ class Process:
 
     def thaw(self) -> None:
         """Run the callbacks that became due, in order."""
+        if self.frozen:
+            self.thawed_s = self.loop.now_s
         self.frozen = False
         parked, self._parked = self._parked, []
         self.loop.requeue(parked)

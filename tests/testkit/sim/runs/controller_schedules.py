@@ -7,10 +7,13 @@ from random import Random
 
 from testkit.sim.checks.observations import AcknowledgedMessage, GroupHistory
 from testkit.sim.runs.nemesis import Fault, FaultPlan, Nemesis
+from testkit.sim.runs.node_faults import NodeFault
 from testkit.sim.runs.world import Shape, World, make_world
 
 WARM_UP_S = 2.0
 ALL_START_WITHIN_S = 4.0
+AGENTS_EVERY = 3
+"""One in so many schedules has node agents and their faults."""
 ANEW_KEYS = {"firstElectionWaitMs": "10000", "scanInactiveMasterInterval": "1000"}
 """The wait is longer than a broker needs to start and be taken up:
 `ALL_START_WITHIN_S`, and twice its poll."""
@@ -30,8 +33,9 @@ class ScheduleReport:
     violations: tuple[str, ...]
     trace: str
     simulated_s: float
-    injected: Counter[Fault]
-    effects: Counter[Fault]
+    injected: Counter[Fault | NodeFault]
+    effects: Counter[Fault | NodeFault]
+    lost_nodes: int
     elections: int
     leaders: int
     calls: int
@@ -58,6 +62,8 @@ def run_schedule(seed: int, nemesis: type[Nemesis] = Nemesis) -> ScheduleReport:
     random = Random(seed)
     shape = draw_shape(random)
     plan = FaultPlan.draw(random)
+    if seed % AGENTS_EVERY == AGENTS_EVERY - 1:
+        shape, plan = replace(shape, agents=True), plan.with_agents(Random(seed + 13))
     with make_world(seed, shape) as world:
         attacker = nemesis(world, Random(seed + 7), plan)
         world.loop.run_until_complete(_run(world, attacker, plan))
@@ -177,6 +183,7 @@ def _report(seed: int, world: World, nemesis: Nemesis) -> ScheduleReport:
         simulated_s=world.loop.now_s,
         injected=nemesis.injected,
         effects=nemesis.effects(),
+        lost_nodes=world.lost_nodes.declared,
         elections=world.invariants.elections,
         leaders=world.invariants.leaders,
         calls=sum(len(history.calls) + len(history.open_calls) for history in histories),

@@ -18,6 +18,7 @@ from random import Random
 
 from testkit.sim.brokers.broker import SimulatedBroker
 from testkit.sim.controllers.controller_host import ControllerHost
+from testkit.sim.runs.node_faults import NodeFault, NodeFaults
 from testkit.sim.runs.world import World
 
 PAUSE_BETWEEN_S = (0.3, 2.2)
@@ -58,7 +59,7 @@ class Fault(StrEnum):
 class FaultPlan:
     """Which faults a schedule has, and for how long."""
 
-    kinds: tuple[Fault, ...]
+    kinds: tuple[Fault | NodeFault, ...]
     disturbed_s: float
 
     @classmethod
@@ -69,6 +70,12 @@ class FaultPlan:
             kinds.remove(Fault.CONTROLLER_DAMAGE)
         return cls(tuple(kinds), random.uniform(10.0, 16.0))
 
+    def with_agents(self, random: Random) -> "FaultPlan":
+        """Return the plan with faults of machines, and half of the others."""
+        kinds = [kind for kind in self.kinds if random.random() < 0.5]
+        kinds += [kind for kind in NodeFault if random.random() < 0.6]
+        return FaultPlan(tuple(kinds), self.disturbed_s)
+
 
 class Nemesis:
     """Injects a plan's faults into a world.
@@ -78,12 +85,13 @@ class Nemesis:
     """
 
     def __init__(self, world: World, random: Random, plan: FaultPlan) -> None:
-        self.injected: Counter[Fault] = Counter()
+        self.injected: Counter[Fault | NodeFault] = Counter()
         self.plan = plan
         self._world = world
         self._random = random
-        self._killed: Counter[Fault] = Counter()
-        self._acts: dict[Fault, Callable[[], bool]] = {
+        self._killed: Counter[Fault | NodeFault] = Counter()
+        self._node_faults = NodeFaults(world, random)
+        self._acts: dict[Fault | NodeFault, Callable[[], bool]] = {
             Fault.CONTROLLER_KILL: self._kill_controller,
             Fault.CONTROLLER_POWER: self._cut_power,
             Fault.CONTROLLER_TORN: lambda: self._on_disk(ControllerHost.tear_next_write),
@@ -105,6 +113,7 @@ class Nemesis:
             Fault.EVERYTHING: self._kill_all,
             Fault.LEADER_AND_MASTER: self._kill_leader_and_master,
         }
+        self._acts.update(self._node_faults.acts.items())
 
     def strike(self) -> float:
         """Inject one fault, if it is possible now; return the seconds until the next."""
@@ -115,10 +124,11 @@ class Nemesis:
                 self.injected[kind] += 1
         return self._random.uniform(*PAUSE_BETWEEN_S)
 
-    def effects(self) -> Counter[Fault]:
+    def effects(self) -> Counter[Fault | NodeFault]:
         """Return how often each kind was seen to have an effect, as far as that can be seen from here."""
         world, network = self._world, self._world.network
         seen = Counter(self._killed)
+        seen.update(self._node_faults.effects)
         for fault, count in (
             (Fault.CONTROLLER_TORN, sum(one.power_losses_in_writes for one in world.controllers)),
             (Fault.DISK_ERROR, sum(one.disk_errors for one in world.controllers)),

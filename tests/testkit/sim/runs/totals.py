@@ -13,11 +13,14 @@ from dataclasses import dataclass, field
 from testkit.check.linearizability import SearchVerdict
 from testkit.sim.runs.controller_schedules import ScheduleReport
 from testkit.sim.runs.nemesis import Fault
+from testkit.sim.runs.node_faults import NodeFault
 
 INJECTED_MIN = 10
 """So often a kind must have been injected before its having no effect says something."""
 ACKNOWLEDGED_MIN = 20
 """Acknowledged messages a schedule, on average, below which nothing was at stake."""
+LOST_NODES_OF = 100
+"""So many schedules must have declared a member lost with its node."""
 _EXIT = {SearchVerdict.VALID: 0, SearchVerdict.INVALID: 1, SearchVerdict.UNKNOWN: 2}
 
 
@@ -33,11 +36,12 @@ class Totals:
     acknowledged: int = 0
     ambiguous: int = 0
     refused: int = 0
+    lost_nodes: int = 0
     repeated: int = 0
     failed: list[int] = field(default_factory=list)
     differing: list[int] = field(default_factory=list)
-    injected: Counter[Fault] = field(default_factory=Counter)
-    effects: Counter[Fault] = field(default_factory=Counter)
+    injected: Counter[Fault | NodeFault] = field(default_factory=Counter)
+    effects: Counter[Fault | NodeFault] = field(default_factory=Counter)
     traces: dict[int, str] = field(default_factory=dict)
 
     def add(self, report: ScheduleReport) -> None:
@@ -50,6 +54,7 @@ class Totals:
         self.acknowledged += report.acknowledged
         self.ambiguous += report.ambiguous
         self.refused += report.refused
+        self.lost_nodes += report.lost_nodes
         self.injected.update(report.injected)
         self.effects.update(report.effects)
         self.traces[report.seed] = report.trace
@@ -63,7 +68,7 @@ class Totals:
             self.differing.append(report.seed)
 
     @property
-    def silent(self) -> list[Fault]:
+    def silent(self) -> list[Fault | NodeFault]:
         """Return the kinds of faults that never had an effect."""
         return [
             kind for kind, count in self.injected.items() if count >= INJECTED_MIN and not self.effects[kind]
@@ -74,7 +79,10 @@ class Totals:
         """Return what the schedules say together."""
         if self.failed:
             return SearchVerdict.INVALID
-        if self.silent or self.differing or self.acknowledged < ACKNOWLEDGED_MIN * self.schedules:
+        proves_little = self.schedules >= LOST_NODES_OF and not self.lost_nodes
+        if proves_little or self.silent or self.differing:
+            return SearchVerdict.UNKNOWN
+        if self.acknowledged < ACKNOWLEDGED_MIN * self.schedules:
             return SearchVerdict.UNKNOWN
         return SearchVerdict.VALID
 
@@ -88,11 +96,12 @@ class Totals:
         schedules = f"{self.schedules} schedules, {self.simulated_s:,.0f} simulated seconds"
         yield f"{schedules}, {self.leaders} terms with a leader"
         elected = f"{self.elections} masters elected"
+        yield f"{self.lost_nodes} members declared lost with their nodes"
         yield f"{elected}, {self.calls:,} calls in the histories checked for linearizability"
         sends = f"{self.acknowledged:,} acknowledged, {self.ambiguous:,} ambiguous, {self.refused:,} refused"
         yield f"messages: {sends}"
         yield f"faults: {sum(self.injected.values()):,} injected"
-        for kind in Fault:
+        for kind in (*Fault, *NodeFault):
             silent = "   NO EFFECT SEEN" if kind in self.silent else ""
             yield f"  {kind:<32}{self.injected[kind]:>7} injected{self.effects[kind]:>9} effects{silent}"
         differing = f"{len(self.differing)} ran differently {self.differing[:5] or ''}"

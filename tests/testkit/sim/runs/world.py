@@ -17,12 +17,17 @@ from dataclasses import dataclass, field
 from random import Random
 
 from controller_core.groups.keys import GroupKey
+from controller_core.remoting.nodes.bodies import NamedMember
+from controller_core.server.controller import Controller
 from testkit.sim.brokers.broker import IN_SYNC_MIN, SimulatedBroker
+from testkit.sim.brokers.broker_calls import BEAT_S
+from testkit.sim.brokers.node_agent import CLUSTER_TOKEN, SimulatedAgent
 from testkit.sim.checks.invariants import Invariants
+from testkit.sim.checks.lost_nodes import LostNodes
 from testkit.sim.checks.observations import Observations
 from testkit.sim.controllers.controller_host import ControllerHost
 from testkit.sim.loop.simulated_network import Network
-from testkit.sim.loop.virtual_loop import VirtualLoop, virtual_loop
+from testkit.sim.loop.virtual_loop import Process, VirtualLoop, virtual_loop
 from testkit.sim.runs.sim_clients import Onlooker, Producer
 
 CLUSTER = "c1"
@@ -30,6 +35,8 @@ LIVENESS_S = 40.0
 """Seconds after healing within which everything must work: hold after a start (10 s),
 polls, retries, a lost node."""
 SETTLE_S = 0.4
+AGENTS_BROKER_BEAT_S = 0.3
+AGENTS_STARTING_MS = 1_000
 _CHECK_S = 0.25
 
 
@@ -40,6 +47,8 @@ class Shape:
     Attributes:
         log_replicas: how many of each group's members keep the log only.
         snapshot_entries: entries between two snapshots of a controller.
+        agents: whether each broker's machine has a node agent. Brokers then send heartbeats faster, and count
+            as started after a second.
         drift: how far clocks are apart at most; the lease allows for a tenth.
     """
 
@@ -49,6 +58,7 @@ class Shape:
     log_replicas: int = 0
     snapshot_entries: int = 200
     designates: float = 0.0
+    agents: bool = False
     drift: float = 0.0
     producers: int = 1
     flaws: frozenset[str] = frozenset()
@@ -71,6 +81,7 @@ class World:
         self.invariants = Invariants()
         self.observations = Observations(loop, self.invariants)
         self.controllers: list[ControllerHost] = []
+        self.lost_nodes = LostNodes(loop, self.invariants, shape.controllers)
         for number in range(shape.controllers):
             rate = 1 + self.random.uniform(-shape.drift, shape.drift) / 2
             self.controllers.append(
@@ -85,7 +96,8 @@ class World:
                     self.controllers,
                     rate=rate,
                     snapshot_entries=shape.snapshot_entries,
-                    set_keys=shape.controller_keys,
+                    set_keys=shape.controller_keys | ({"httpToken": CLUSTER_TOKEN} if shape.agents else {}),
+                    on_started=self._watch if shape.agents else None,
                 )
             )
         for controller in self.controllers:
@@ -108,11 +120,25 @@ class World:
                     cluster=CLUSTER,
                     log_replica=member >= shape.brokers - shape.log_replicas,
                     flaws=shape.flaws,
+                    beat_s=AGENTS_BROKER_BEAT_S if shape.agents else BEAT_S,
                 )
                 for member, host in enumerate(hosts)
             ]
         self.observations.members = self.brokers
+        self.agents = [self._agent_of(broker, addresses, seed) for broker in self.all_brokers if shape.agents]
         self._clients(addresses)
+
+    def _watch(self, name: str, process: Process, controller: Controller) -> None:
+        controller.heartbeats.table._starting_ms = AGENTS_STARTING_MS
+        self.lost_nodes.watch(name, process, controller)
+
+    def _agent_of(self, broker: SimulatedBroker, controllers: list[str], seed: int) -> SimulatedAgent:
+        def members() -> tuple[NamedMember, ...]:
+            named = NamedMember(broker.group, broker.broker_id, broker.host)
+            return (named,) if broker.broker_id else ()
+
+        random = Random(f"{seed} {broker.host}")
+        return SimulatedAgent(broker.host, controllers, self.loop, self.network, random, members)
 
     def _clients(self, addresses: list[str]) -> None:
         for name, brokers in self.brokers.items():
@@ -156,6 +182,8 @@ class World:
             for broker in brokers:
                 broker.start()
                 await asyncio.sleep(0.15)
+        for agent in self.agents:
+            agent.start()
 
     def leader(self) -> ControllerHost | None:
         """Return the controller that leads, as it sees itself."""
@@ -178,6 +206,8 @@ class World:
             broker.notice_loss = broker.notice_doubling = broker.notice_delay_s = 0.0
             broker.process.thaw()
             broker.start()
+        for agent in self.agents:
+            agent.calm()
 
     def problem(self) -> str | None:
         """Return the first part that does not work yet; None when all do."""

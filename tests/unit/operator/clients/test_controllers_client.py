@@ -3,13 +3,15 @@
 The silence of one does not stop the others.
 """
 
+import json
 from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
 from aiohttp import web
 
-from rocketmq_operator.clients import json_answers
+from controller_core.channel import http_answers
+from controller_core.channel.http_answers import NEWEST_EVENT_HEADER
 from rocketmq_operator.clients.api import PeerUnavailableError, RequestRefusedError, RetryLaterError
 from rocketmq_operator.clients.controllers import ControllersClient
 
@@ -27,6 +29,9 @@ class _Node:
         self.role = "follower"
         self.answer: str | None = None
         self.redirects_to = ""
+        self.location: str | None = None
+        self.is_old = False
+        self.newest: str | None = None
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -45,6 +50,8 @@ class _Node:
         self.asked.append(f"{request.method} {request.path_qs}")
         if request.method == "POST":
             self.header_seen = request.headers.get("Authorization", "")
+            if self.location is not None:
+                return web.Response(status=307, headers={"Location": self.location})
             if self.leader:
                 return web.Response(
                     status=307, headers={"Location": f"http://{self.leader}{request.path_qs}"}
@@ -55,7 +62,7 @@ class _Node:
         if self.answer is not None:
             return web.Response(text=self.answer)
         if request.path == "/v1/events":
-            return web.Response(text=self.events)
+            return self._events(request)
         if request.path == "/v1/failovers":
             return web.json_response({"failovers": [{"new_epoch": 2}]})
         if request.path == "/v1/status":
@@ -63,6 +70,16 @@ class _Node:
         if request.path.endswith("/unknown"):
             return web.json_response({"error": "no such broker group"}, status=404)
         return web.json_response({"name": "orders"}, status=self.status)
+
+    def _events(self, request: web.Request) -> web.Response:
+        if request.query["after"] != "newest":
+            return web.Response(text=self.events)
+        if self.is_old:
+            return web.json_response({"error": "must be a whole number"}, status=400)
+        newest = self.newest
+        if newest is None:
+            newest = [json.loads(line)["sequence"] for line in self.events.splitlines()][-1]
+        return web.Response(headers={NEWEST_EVENT_HEADER: str(newest)})
 
 
 @pytest.fixture
@@ -149,8 +166,26 @@ async def test_events_begin_after_the_newest(
 ) -> None:
     nodes[0].events = '{"sequence": 7}\n{"sequence": 8}\n'
     found = [event async for event in ControllersClient(session, [nodes[0].host]).events()]
-    assert nodes[0].asked == ["GET /v1/events?after=0&follow=false", "GET /v1/events?after=8"]
+    assert nodes[0].asked == ["GET /v1/events?after=newest&follow=false", "GET /v1/events?after=8"]
     assert len(found) == 2
+
+
+async def test_an_older_controller_is_asked_for_its_kept_events_to_find_the_newest(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
+) -> None:
+    nodes[0].is_old = True
+    nodes[0].events = '{"sequence": 7}\n{"sequence": 8}\n'
+    _ = [event async for event in ControllersClient(session, [nodes[0].host]).events()]
+    assert nodes[0].asked[1:] == ["GET /v1/events?after=0&follow=false", "GET /v1/events?after=8"]
+
+
+@pytest.mark.parametrize("number", ["", "-1", "x", "9" * 5_000, "\u0663"])
+async def test_a_newest_event_that_is_no_number_is_the_peers_fault(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession, number: str
+) -> None:
+    nodes[0].newest = number
+    with pytest.raises(PeerUnavailableError):
+        _ = [event async for event in ControllersClient(session, [nodes[0].host]).events()]
 
 
 async def test_a_stream_goes_on_where_the_last_one_ended(
@@ -173,6 +208,18 @@ async def test_an_answer_that_is_none_is_the_peers_fault(
     nodes[0].events = "<html>\n"
     with pytest.raises(PeerUnavailableError):
         _ = [event async for event in ControllersClient(session, [nodes[0].host]).events()]
+
+
+@pytest.mark.parametrize(
+    "location", ["/v1/secrets", "https://{}/v1/groups/main/orders/elect", "", "http://[", "//{}"]
+)
+async def test_a_change_that_is_sent_to_another_path_goes_nowhere(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession, location: str
+) -> None:
+    nodes[0].location = location.format(nodes[1].host)
+    with pytest.raises(PeerUnavailableError, match="redirects"):
+        await ControllersClient(session, [nodes[0].host], "t").designate("main", "orders", 2)
+    assert nodes[1].asked == []
 
 
 async def test_each_controller_is_asked_what_it_is_and_the_leader_takes_the_change(
@@ -246,7 +293,7 @@ async def test_an_answer_that_is_not_an_object_is_passed_over(
 async def test_an_answer_without_end_is_given_up(
     nodes: tuple[_Node, _Node], session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_answers.read_json, "__defaults__", (1_000,))
+    monkeypatch.setattr(http_answers.read_json, "__defaults__", (1_000,))
     nodes[0].answer = f'{{"name": "{"x" * 2_000}"}}'
     with pytest.raises(PeerUnavailableError, match="more than 1000 bytes"):
         await ControllersClient(session, [nodes[0].host]).group("c", "orders")

@@ -24,7 +24,7 @@ from controller_core.raft.types import (
 from controller_core.server.node.applied import AppliedLog
 from controller_core.server.node.member_book import MemberBook, wrap
 from controller_core.server.node.state_machine import GroupsMachine
-from controller_core.server.peers import codec
+from controller_core.server.peers import codec, links
 from controller_core.server.peers.codec import Greeting, GreetingAnswer
 from controller_core.server.peers.greeting_rules import store_fingerprint
 from controller_core.server.peers.transport import PeerTransport
@@ -187,3 +187,23 @@ def test_a_snapshot_that_takes_the_groups_backwards_is_refused() -> None:
 def test_a_snapshot_that_cannot_be_read_is_refused_before_it_is_on_disk(data: bytes) -> None:
     applied = AppliedLog(GroupsMachine(), Snapshot(LogIndex(1), Term(1), VOTERS, GroupsMachine().snapshot()))
     assert applied.snapshot_problem(Snapshot(LogIndex(9), Term(1), VOTERS, data))
+
+
+async def test_a_member_connects_while_strangers_hold_all_places_of_the_peers_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "GREETING_S_MAX", WITHIN_S)
+    async with NodeCluster(3, tmp_path, files=UnsyncedFiles()) as cluster:
+        leader = await cluster.leader()
+        port = leader.transport.port
+        places = leader.transport._places
+        places.total_max = places.source_max = 12
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(40)]
+        member = 1 + leader.node.config.node_id % 3
+        async with stranger(port, member, leader.node.config.node_id) as late:
+            assert late.reply.why == GreetingAnswer.NONE
+        assert await asyncio.wait_for(silent[0][0].read(), WITHIN_S) == b""
+        assert places.taken <= 12
+        assert await leader.node.propose(b"x") == 1
+        for _, writer in silent:
+            writer.transport.abort()

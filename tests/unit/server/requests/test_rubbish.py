@@ -18,7 +18,6 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import encode
 from controller_core.server.peers import links
-from controller_core.server.peers import transport as transport_module
 from controller_core.server.peers.transport import PeerTransport
 from testkit.products.one_controller import OneNode, one_node
 
@@ -189,8 +188,8 @@ async def test_more_connections_than_are_allowed_are_turned_away_and_counted(one
 
 async def test_peers_that_say_nothing_are_bounded(one: OneNode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "GREETING_S_MAX", 60.0)
-    monkeypatch.setattr(transport_module, "INCOMING_MAX", 10)
     transport = PeerTransport("main", 1, {1: ("127.0.0.1", 0)}, bind_host="127.0.0.1")
+    transport._places.source_max = 10
     await transport.start(one.node)
     silent = [socket.create_connection(("127.0.0.1", transport.port)) for _ in range(15)]
     await _until(lambda: len(transport._incoming) == 10)

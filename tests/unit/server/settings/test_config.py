@@ -9,8 +9,8 @@ from controller_core.server.settings.config import (
     Settings,
     key_infos,
     load,
-    reference_lines,
 )
+from controller_core.server.settings.keys import reference_lines
 from controller_core.server.settings.peer_list import PeerListError, format_peers, parse_peers
 
 PEERS = "n0-127.0.0.1:9878;n1-127.0.0.1:9888;n2-127.0.0.1:9898"
@@ -101,7 +101,7 @@ def test_nodes_of_one_machine_never_share_a_store(tmp_path: Path) -> None:
 
 
 def test_every_setting_is_explained() -> None:
-    text = "\n".join(reference_lines())
+    text = "\n".join(reference_lines(key_infos().values()))
     for info in key_infos().values():
         assert info.key in text
         assert len(info.meaning) > 20

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from controller_core.channel.endpoints import ServerTls, connect, serve
 from controller_core.channel.errors import ChannelError
+from controller_core.channel.places import PortPlace
 from controller_core.raft.types import Message, MessageType, NodeId, Term
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
@@ -121,9 +122,10 @@ async def test_only_a_members_own_certificate_is_told_the_incarnation(authority:
     transport._receiver = RecordingReceiver()
     greeting = replace(transport._own.greeting(1, "", asks=True), from_id=2)
     for host, told in ((OTHER, "secret"), (STRANGE, ""), ("", "")):
-        link = transport._accept()
+        place = PortPlace(OTHER)
+        link = transport._accept(place)
         link.certificate = {"subjectAltName": (("IP Address", host),)} if host else None
-        assert transport._take_greeting(link, greeting).incarnation == told
+        assert transport._take_greeting(place, link, greeting).incarnation == told
 
 
 # HTTP: what the command line refuses, and what the node refuses.

@@ -10,6 +10,7 @@ from controller_core.remoting import frame
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.frame import FrameDecoder
+from ha_sidecar import limits
 from ha_sidecar.companion import held_clients, holding, relaying
 from ha_sidecar.companion.relaying import NOT_ENOUGH_COPIES
 from testkit.fakes.held_broker import (
@@ -217,7 +218,7 @@ async def test_a_one_way_send_that_no_successor_answers_is_counted_as_lost(
     place: Place, successor: Successor, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
     if ends == "no room":
-        monkeypatch.setattr(held_clients, "HELD_BYTES_MAX", 4)
+        monkeypatch.setattr(limits, "HELD_CLIENTS_BYTES_MAX", 4)
     if ends == "the successor is lost":
         successor.is_mute = True
         place.successor = successor
@@ -307,12 +308,12 @@ async def test_an_error_that_nobody_expects_ends_its_client_only(
 async def test_sends_that_a_silent_successor_does_not_answer_count_for_what_may_be_held(
     place: Place, successor: Successor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held_clients, "HELD_BYTES_MAX", 1000)
+    monkeypatch.setattr(limits, "HELD_CLIENTS_BYTES_MAX", 2000)
     successor.is_mute = True
     place.successor = successor
-    held = await place.client(request(V5_5_0, 1, body=bytes(600)))
+    held = await place.client(request(V5_5_0, 1, body=bytes(1200)))
     async with asyncio.timeout(WITHIN_S):
         await successor.came.wait()
-    await closed(await place.client(request(V5_5_0, 2, body=bytes(600))))
+    await closed(await place.client(request(V5_5_0, 2, body=bytes(1200))))
     successor.speak()
     assert outcomes(await answers(held, 1)) == [(1, ResponseCode.SUCCESS)]

@@ -59,6 +59,10 @@ class Flows:
         """Return where the address leads."""
         return self.leads if address[0] == OLD else self.controllers_at
 
+    def hosts_here(self, hosts: Iterable[str]) -> frozenset[str]:
+        """Return the old master's pod if it is asked for."""
+        return frozenset(hosts) & {OLD_POD}
+
     def reset(self, kind: FlowKind, flows: Iterable[Flow]) -> ResetCounts:
         """Remember and remove them."""
         chosen = list(flows)

@@ -3,9 +3,12 @@
 import asyncio
 import contextlib
 import socket
+import struct
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import aiohttp
 
 from controller_core.channel import Connection, connect
 from controller_core.groups.keys import GroupKey
@@ -14,6 +17,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ExchangeHAInfoResponseHeader
 from controller_core.server.node.state_machine import GroupsMachine
+from ha_sidecar import limits
 from ha_sidecar.address import host_port
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common.ha_link import HaLink, LinkEnd
@@ -250,3 +254,32 @@ async def test_a_running_replica_registers_again_with_controllers_that_have_lost
             while (again := state.get(GroupKey("c1", "g"))) is None:  # noqa: ASYNC110 - a state emits no event
                 await asyncio.sleep(0.01)
         assert (again.address(1), again.replicas[1].electable) == (address, False)
+
+
+async def test_unfinished_frames_and_strangers_leave_memory_and_places_for_members(tmp_path: Path) -> None:
+    async with replica(tmp_path) as running:
+        loop = asyncio.get_running_loop()
+        with contextlib.ExitStack() as opened:
+            for _ in range(limits.REPLICA_SOURCE_CONNECTIONS_MAX + 20):
+                stranger = opened.enter_context(socket.socket())
+                stranger.setblocking(False)
+                await loop.sock_connect(stranger, running.config.listen)
+                with contextlib.suppress(ConnectionError):
+                    await loop.sock_sendall(stranger, struct.pack(">I", 16 << 20) + bytes(1000))
+            member = await dial(*running.config.listen)
+            answer = await member.call(RemotingCommand.request(RequestCode.GET_BROKER_HA_STATUS), WAIT_S)
+            assert answer.code == ResponseCode.SUCCESS
+            member.close()
+
+
+async def test_streams_of_events_are_bounded_and_a_probe_is_answered(tmp_path: Path) -> None:
+    async with replica(tmp_path) as running, aiohttp.ClientSession() as session:
+        url = "http://{}:{}".format(*running.config.http)
+        async with contextlib.AsyncExitStack() as streams:
+            statuses = []
+            for _ in range(limits.SOURCE_EVENT_STREAMS_MAX + 2):
+                stream = await streams.enter_async_context(session.get(f"{url}/v1/events"))
+                statuses.append(stream.status)
+            assert statuses == [200] * limits.SOURCE_EVENT_STREAMS_MAX + [503, 503]
+            async with session.get(f"{url}/livez") as probe:
+                assert probe.status == 200

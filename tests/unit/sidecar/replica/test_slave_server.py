@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ha_sidecar import limits
 from ha_sidecar.commitlog.cuts import LogCutError
 from ha_sidecar.commitlog.record_ends import RecordEnds
 from ha_sidecar.commitlog.served import ServedStore
@@ -327,3 +328,24 @@ def test_rubbish_and_an_old_handshake_end_their_own_session_only(source: SourceS
     with socket.create_connection(source.address, WAIT_S) as peer:
         peer.sendall(codec.encode_handshake(codec.Handshake(2)))
         assert len(peer.recv(100)) == codec.REPLY_HEADER_BYTES + codec.EPOCH_ENTRY_BYTES
+
+
+def test_silent_connections_give_way_and_a_slave_that_copies_keeps_its_place(tmp_path: Path) -> None:
+    source = SourceStore(tmp_path / "source")
+    source.open_epoch(1)
+    source.write(log_bytes(4, FILE_BYTES))
+    copying = StoreLink(tmp_path / "copy", source)
+    try:
+        copying.reach(source.store.log.max_offset)
+        silent = [socket.create_connection(source.address) for _ in range(3 * limits.SLAVES_SOURCE_MAX)]
+        silent[0].settimeout(WAIT_S)
+        assert silent[0].recv(1) == b"", "the oldest gave way"
+        wait_until(lambda: len(source.server._sessions) <= limits.SLAVES_SOURCE_MAX + 1)
+        source.write(log_bytes(1, FILE_BYTES, source.store.log.max_offset))
+        copying.reach(source.store.log.max_offset)
+        assert not copying.done.is_set()
+        for stranger in silent:
+            stranger.close()
+    finally:
+        copying.close()
+        source.close()

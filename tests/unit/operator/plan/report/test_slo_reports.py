@@ -9,6 +9,7 @@ import yaml
 from rocketmq_operator.api.objectives import INDICATORS
 from rocketmq_operator.api.slo_report import window_days
 from rocketmq_operator.handlers.kinds import REPORT_RESYNC_S
+from rocketmq_operator.plan.report.allowed import AllowedInReports
 from rocketmq_operator.plan.report.status import percent
 from slo_pipeline import cli
 from slo_pipeline.objectives import catalogue
@@ -191,6 +192,25 @@ async def test_of_two_report_servers_the_claim_must_be_named() -> None:
     world.write({"source": {"claimName": "other"}})
     await world.one_pass()
     assert world.status["address"] == "http://other-report.shop.svc:8080/reports/weekly/"
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "key"),
+    [
+        ({"image": "evil:1"}, "image is evil:1", "images"),
+        ({"source": {"claimName": "payroll"}}, "source.claimName is payroll", "claims"),
+        ({"serviceAccountName": "admin"}, "serviceAccountName is admin", "accounts"),
+    ],
+)
+async def test_what_the_chart_does_not_list_is_not_run(spec: dict[str, Any], field: str, key: str) -> None:
+    world = await _made(spec)
+    assert world.condition("Ready")[:2] == ("False", "NotAllowed")
+    assert world.condition("Ready")[2] == f"{field}, which the chart's operator.reports.{key} does not list"
+    assert not world.has("CronJob", REPORT)
+    world.allowed = AllowedInReports.of(["evil:1"], ["payroll"], ["admin"])
+    world.put_claim("payroll")
+    await world.one_pass()
+    assert world.has("CronJob", REPORT)
 
 
 async def test_a_cron_job_of_somebody_else_is_left_alone() -> None:

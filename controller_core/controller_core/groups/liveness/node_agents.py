@@ -1,0 +1,250 @@
+"""Node agents as second witnesses: when a silent member counts as lost with its node.
+
+One process can pause for a second: a broker for a full collection, an agent for want of CPU. A lost node
+stops all its processes at once. So the agent of each node sends a heartbeat to every controller, with the
+names of the members on its node. When the agent and a member that it named are silent together, the node is
+lost, and the controllers need not wait for the longer time that the broker announced.
+
+| the member | the agents that named it | verdict |
+|---|---|---|
+| any | one sent a heartbeat within its patience | `HEARD` |
+| is starting, or has sent fewer than two heartbeats since it was named | all silent | `UNKNOWN` |
+| sent a heartbeat within its patience | all silent | `HEARD` |
+| silent | none, or none that is reliable | `UNKNOWN` |
+| silent | all silent, at least one of them reliable | `LOST` |
+
+`HEARD` and `UNKNOWN` change nothing: the member is judged by its own timeout, as without agents. So the word
+of an agent can only shorten the wait, only for members that it named, and only if all agents that
+name them are silent.
+
+*Patience* is `timeout_ms`, or twice the longest pause between two heartbeats of that sender in the last
+`PACE_WINDOW_MS` to twice that, if this is longer. A broker that sends a heartbeat per second, one with long
+collections and a starved node are therefore judged later.
+
+*Reliable* is an agent that has named the member for `TRUST_MS`. An agent loses that, and must name its
+members for `TRUST_MS` again, when a member that it named is heard while the agent itself is silent for
+`DOUBT_MS`, and for longer than any pause of late: then its node lives, and the agent alone has stopped. An
+agent whose connection closes is forgotten: the kernel of its node has closed it. So a fresh agent, a
+restarted agent and a rollout of agents say nothing about any node.
+
+A connection is one agent, whatever name it gives: two agents of one node, during a rollout, are two
+witnesses, and both must be silent.
+
+A controller that was stopped itself cannot judge silence. The caller gives the time at least every
+`LATE_MS_MAX` (`tick`); after a longer pause between two calls of any method, silence before that moment does
+not count, neither for a verdict nor for a pause between two heartbeats. A `timeout_ms` of 0 turns the rule
+off.
+
+Times are milliseconds of one monotonic clock, given by the caller. No clock is read here.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final
+
+from controller_core import limits
+from controller_core.groups.keys import ReplicaKey
+from controller_core.groups.liveness.entries import LiveEntry
+
+TRUST_MS: Final = 3_000
+"""For how long an agent must have named a member before its silence counts."""
+DOUBT_MS: Final = 250
+"""After how much silence of an agent a heartbeat of a member shows that the agent alone is silent."""
+PACE_WINDOW_MS: Final = 30_000
+LATE_MS_MAX: Final = 150
+"""The longest pause between two calls after which this controller was not stopped."""
+FORGET_MS: Final = 60_000
+"""After how much silence an agent is forgotten although its connection is open."""
+CONFIRM_EARLY_MS: Final = 100
+"""How much earlier a controller confirms the verdict of another one: heartbeats reach them at other times."""
+
+
+class Verdict(Enum):
+    """What the heartbeats say about a member and its node."""
+
+    HEARD = "heard"
+    UNKNOWN = "unknown"
+    LOST = "lost"
+
+
+class Pace:
+    """When a sender was last heard, and its longest pause lately."""
+
+    __slots__ = ("_longest_ms", "_older_ms", "_window_end_ms", "last_ms")
+
+    def __init__(self, now_ms: int) -> None:
+        self.last_ms = now_ms
+        self._longest_ms = 0
+        self._older_ms = 0
+        self._window_end_ms = now_ms + PACE_WINDOW_MS
+
+    def heard(self, now_ms: int, awake_since_ms: int) -> None:
+        """Take a heartbeat; what the sender missed while this controller was stopped does not count."""
+        pause_ms = now_ms - max(self.last_ms, awake_since_ms)
+        if now_ms >= self._window_end_ms:
+            is_next = now_ms < self._window_end_ms + PACE_WINDOW_MS
+            self._older_ms = self._longest_ms if is_next else 0
+            self._longest_ms = 0
+            self._window_end_ms = now_ms + PACE_WINDOW_MS
+        self._longest_ms = max(self._longest_ms, pause_ms, 1)
+        self.last_ms = now_ms
+
+    @property
+    def longest_ms(self) -> int:
+        """The longest pause lately; 0 before the second heartbeat."""
+        return max(self._longest_ms, self._older_ms)
+
+    def patience_ms(self, timeout_ms: int) -> int:
+        """Return how long the sender may be silent."""
+        return max(timeout_ms, 2 * self.longest_ms)
+
+
+class _Agent:
+    """One agent: its pace, and since when it has named each member."""
+
+    __slots__ = ("is_doubted", "named_since_ms", "pace")
+
+    def __init__(self, now_ms: int) -> None:
+        self.pace = Pace(now_ms)
+        self.named_since_ms: dict[ReplicaKey, int] = {}
+        self.is_doubted = False
+
+    def is_reliable(self, key: ReplicaKey) -> bool:
+        return not self.is_doubted and self.pace.last_ms - self.named_since_ms[key] >= TRUST_MS
+
+
+class NodeAgents:
+    """The agents that one controller hears, and the members that they name."""
+
+    def __init__(self) -> None:
+        self._agents: Final[dict[int, _Agent]] = {}
+        self._naming: Final[dict[ReplicaKey, dict[int, _Agent]]] = {}
+        self._paces: Final[dict[ReplicaKey, Pace]] = {}
+        self._awake_since_ms = 0
+        self._called_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._agents)
+
+    @property
+    def named_count(self) -> int:
+        """How many members at least one agent names."""
+        return len(self._naming)
+
+    def beat(self, channel_id: int, named: Iterable[ReplicaKey], now_ms: int) -> bool:
+        """Take a heartbeat of an agent with all members of its node; return False if the table is full."""
+        self.tick(now_ms)
+        agent = self._agents.get(channel_id)
+        if agent is None:
+            if len(self._agents) >= limits.NODE_AGENTS_MAX:
+                return False
+            agent = self._agents[channel_id] = _Agent(now_ms)
+        else:
+            agent.pace.heard(now_ms, self._awake_since_ms)
+        before = {} if agent.is_doubted else agent.named_since_ms
+        agent.is_doubted = False
+        keys = dict.fromkeys(named)
+        for key in [key for key in agent.named_since_ms if key not in keys]:
+            self._unname(channel_id, key)
+        agent.named_since_ms = {key: before.get(key, now_ms) for key in keys}
+        for key in keys:
+            self._naming.setdefault(key, {})[channel_id] = agent
+        return True
+
+    def member_heard(self, key: ReplicaKey, now_ms: int) -> None:
+        """Take a heartbeat of a member: an agent that is silent while it comes is silent alone."""
+        naming = self._naming.get(key)
+        if naming is None:
+            return
+        self.tick(now_ms)
+        pace = self._paces.get(key)
+        if pace is None:
+            self._paces[key] = Pace(now_ms)
+        else:
+            pace.heard(now_ms, self._awake_since_ms)
+        for agent in naming.values():
+            if self._silence_ms(agent.pace.last_ms, now_ms) > max(DOUBT_MS, agent.pace.longest_ms):
+                agent.is_doubted = True
+
+    def channel_closed(self, channel_id: int) -> None:
+        """Forget the agent of a connection that closed."""
+        agent = self._agents.pop(channel_id, None)
+        if agent is not None:
+            for key in agent.named_since_ms:
+                self._unname(channel_id, key)
+
+    def tick(self, now_ms: int) -> None:
+        """Learn the time: a long pause between two calls shows that this controller was stopped."""
+        if now_ms - self._called_ms > LATE_MS_MAX:
+            self._awake_since_ms = now_ms
+        self._called_ms = now_ms
+
+    def silent_members(self, now_ms: int, timeout_ms: int) -> list[ReplicaKey]:
+        """Return the members that an agent named which is silent now; forget agents that are so for long."""
+        self.tick(now_ms)
+        for channel_id in [
+            channel_id
+            for channel_id, agent in self._agents.items()
+            if self._silence_ms(agent.pace.last_ms, now_ms) > FORGET_MS
+        ]:
+            self.channel_closed(channel_id)
+        silent = (agent for agent in self._agents.values() if self._is_silent(agent.pace, now_ms, timeout_ms))
+        return list(dict.fromkeys(key for agent in silent for key in agent.named_since_ms))
+
+    def verdict(
+        self, key: ReplicaKey, entry: LiveEntry | None, now_ms: int, timeout_ms: int, early_ms: int = 0
+    ) -> Verdict:
+        """Judge a member by the table above.
+
+        Args:
+            key: the member.
+            entry: its entry in the table of living members; None if it is not alive.
+            now_ms: the time.
+            timeout_ms: after how much silence of both a node is lost.
+            early_ms: how much less silence is enough.
+        """
+        self.tick(now_ms)
+        naming = self._naming.get(key)
+        if not naming or entry is None or not timeout_ms:
+            return Verdict.UNKNOWN
+        if any(not self._is_silent(agent.pace, now_ms, timeout_ms, early_ms) for agent in naming.values()):
+            return Verdict.HEARD
+        pace = self._paces.get(key)
+        if pace is None or not pace.longest_ms or now_ms < entry.starting_until_ms:
+            return Verdict.UNKNOWN
+        if self._silence_ms(entry.last_beat_ms, now_ms) <= pace.patience_ms(timeout_ms) - early_ms:
+            return Verdict.HEARD
+        is_witnessed = any(agent.is_reliable(key) for agent in naming.values())
+        return Verdict.LOST if is_witnessed else Verdict.UNKNOWN
+
+    def lost_at_ms(self, key: ReplicaKey, entry: LiveEntry, timeout_ms: int) -> int | None:
+        """Return when a member can count as lost at the earliest, if neither it nor an agent is heard again.
+
+        None if its own timeout alone decides. An agent that is not reliable yet counts, because it may be by
+        then.
+
+        Args:
+            key: the member.
+            entry: its entry in the table of living members.
+            timeout_ms: after how much silence of both a node is lost.
+        """
+        naming = self._naming.get(key)
+        if not naming or not timeout_ms:
+            return None
+        pace = self._paces.get(key)
+        patience_ms = timeout_ms if pace is None else pace.patience_ms(timeout_ms)
+        agents_ms = max(agent.pace.last_ms + agent.pace.patience_ms(timeout_ms) for agent in naming.values())
+        return max(entry.last_beat_ms + patience_ms, agents_ms, entry.starting_until_ms)
+
+    def _silence_ms(self, last_ms: int, now_ms: int) -> int:
+        return now_ms - max(last_ms, self._awake_since_ms)
+
+    def _is_silent(self, pace: Pace, now_ms: int, timeout_ms: int, early_ms: int = 0) -> bool:
+        return self._silence_ms(pace.last_ms, now_ms) > pace.patience_ms(timeout_ms) - early_ms
+
+    def _unname(self, channel_id: int, key: ReplicaKey) -> None:
+        naming = self._naming[key]
+        del naming[channel_id]
+        if not naming:
+            del self._naming[key]
+            self._paces.pop(key, None)
