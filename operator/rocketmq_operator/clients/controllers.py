@@ -15,6 +15,7 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
+from controller_core import bounded_json
 from controller_core.channel.http_answers import (
     EVENT_LINE_BYTES_MAX,
     newest_event,
@@ -22,7 +23,6 @@ from controller_core.channel.http_answers import (
     read_problem,
     sequence_of,
 )
-from controller_core.remoting import bounded_json
 from rocketmq_operator.clients.api import Json, PeerUnavailableError, RequestRefusedError, RetryLaterError
 from rocketmq_operator.clients.controllers_trust import PLAIN, Way
 

@@ -206,7 +206,8 @@ class HeartbeatReceiver:
 
     def alive_ids_of(self, cluster: str, broker_name: str) -> tuple[BrokerId, ...]:
         """Return the ids of those that `alive_of` returns, ascending."""
-        return tuple(broker.id for broker in self.alive_of(cluster, broker_name))
+        group = self._state.find_one(broker_name, cluster)
+        return () if group is None else self.table.alive_ids(group.key, captured(group))
 
     def cluster_of(self, channel_id: int, broker_name: str) -> str:
         """Return the cluster that a connection's heartbeats named for this group.
