@@ -14,11 +14,7 @@ from typing import Final
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.types import (
-    CertificateIssuerPrivateKeyTypes,
-    CertificateIssuerPublicKeyTypes,
-)
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rocketmq_operator.plan.tls.observed import CertificateFacts
@@ -26,6 +22,7 @@ from rocketmq_operator.plan.tls.observed import CertificateFacts
 BACKDATED: Final = timedelta(minutes=5)
 """Certificates begin this long before they are made, because clocks of nodes differ."""
 _COMMON_NAME_LENGTH_MAX: Final = 64
+_SigningKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 class CertificateError(ValueError):
@@ -114,7 +111,7 @@ def _read(pem: str) -> x509.Certificate:
         raise CertificateError(f"not a certificate in PEM: {error}") from error
 
 
-def _read_authority(authority: CertifiedKey) -> tuple[x509.Certificate, CertificateIssuerPrivateKeyTypes]:
+def _read_authority(authority: CertifiedKey) -> tuple[x509.Certificate, _SigningKey]:
     found = _read(authority.certificate)
     try:
         key = serialization.load_pem_private_key(authority.key.encode(), None)
@@ -125,8 +122,8 @@ def _read_authority(authority: CertifiedKey) -> tuple[x509.Certificate, Certific
         raise CertificateError(f"not a private key in PEM without password: {error}") from error
     if not is_authority:
         raise CertificateError("the certificate is not one of an authority (expected CA:TRUE)")
-    if not isinstance(key, CertificateIssuerPrivateKeyTypes):
-        raise CertificateError("a key of this kind cannot sign certificates")
+    if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+        raise CertificateError("the key is neither an RSA key nor one of an elliptic curve")
     if _public_bytes(key.public_key()) != found.public_key().public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     ):
@@ -134,7 +131,7 @@ def _read_authority(authority: CertifiedKey) -> tuple[x509.Certificate, Certific
     return found, key
 
 
-def _public_bytes(key: CertificateIssuerPublicKeyTypes) -> bytes:
+def _public_bytes(key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey) -> bytes:
     return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -157,7 +154,7 @@ def _issuer_key_id(found: x509.Certificate) -> str:
 def _builder(
     subject: x509.Name,
     issuer: x509.Name,
-    own: CertificateIssuerPublicKeyTypes,
+    own: ec.EllipticCurvePublicKey,
     signer_key_id: bytes,
 ) -> x509.CertificateBuilder:
     return (
