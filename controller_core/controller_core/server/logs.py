@@ -52,7 +52,9 @@ class JsonFormatter(logging.Formatter):
 
 def _is_short(value: object) -> bool:
     """Return whether a value is surely within the bound of a text."""
-    return len(value) <= _TEXT_CHARS_MAX if isinstance(value, str) else value is None or type(value) in _NUMBERS
+    return (
+        len(value) <= _TEXT_CHARS_MAX if isinstance(value, str) else value is None or type(value) in _NUMBERS
+    )
 
 
 def _encoded(value: object) -> str:
