@@ -19,7 +19,7 @@ class NodeAnswers:
         self,
         node: NodeReads,
         config: LiveConfig,
-        lease_ms: Callable[[Mapping[str, str]], int | None],
+        lease_ms: Callable[[Mapping[str, str], int], int | None],
         peers: Callable[[], tuple[Peer, ...]] | None = None,
     ) -> None:
         """Take the node, its settings, and two functions.
