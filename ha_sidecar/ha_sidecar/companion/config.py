@@ -41,6 +41,8 @@ class CompanionConfig:
             only; 0 for no lease.
         lease_ms: the lease from a question on, where controllers do not tell one: below the brokers'
             heartbeat timeout by a heartbeat.
+        lease_binds: whether controllers must wait for the end of the lease if the whole node is silent; false
+            if a master that is cut off can acknowledge no write alone.
         metadata_put_back: whether a broker that becomes master gets back the topics and groups that it lacks.
         broker_metrics: address of the broker's metrics; the companion reads there which messages of POP
             consumers the broker refused to revive, and puts their checkpoints back (see `revive_watch`).
@@ -75,6 +77,7 @@ class CompanionConfig:
     fence_stop_command: str = ""
     lease_port: int = 0
     lease_ms: int = 8_000
+    lease_binds: bool = True
     metadata_put_back: bool = False
     broker_metrics: HostPort | None = None
     hold_ms: int = 0
@@ -135,7 +138,7 @@ def _parse(key: str, text: str) -> object:
             return RequestSigner(Path(text)) if text else None
         case "state":
             return Path(text) if text else None
-        case "fence" | "keep_users" | "metadata_put_back":
+        case "fence" | "keep_users" | "lease_binds" | "metadata_put_back":
             require(text in ("true", "false"), f"{key.replace('_', '-')} {text!r}: true or false")
             return text == "true"
         case _:
