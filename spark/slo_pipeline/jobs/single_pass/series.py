@@ -95,13 +95,19 @@ def _points(table: pa.Table, task: Task, *, labels: bool) -> Points:
         table, at, value = table.filter(pa.array(kept)), at[kept], value[kept]
     named, process = rows.coded_texts(table["instance"]), rows.coded_texts(table["instance_uid"])
     instance = _digests(named)
-    found = table["labels"].combine_chunks() if labels else None
-    if isinstance(found, pa.ChunkedArray):
-        found = found.chunk(0) if found.num_chunks else pa.array([], SAMPLES.field("labels").type)
     unknown = [place for place, text in enumerate(process.text) if text == ""]
     digests = _digests(process)
     digests[np.isin(process.code, unknown)] = UNKNOWN
-    return Points(at, value, _ids(table, instance), instance, digests, found, named)
+    shown = _labels(table) if labels else None
+    return Points(at, value, _ids(table, instance), instance, digests, shown, named)
+
+
+def _labels(table: pa.Table) -> Any:  # noqa: ANN401 - pyarrow is untyped
+    """Return the column of labels as one array."""
+    found: Any = table["labels"].combine_chunks()
+    if not isinstance(found, pa.ChunkedArray):
+        return found
+    return found.chunk(0) if found.num_chunks else pa.array([], SAMPLES.field("labels").type)
 
 
 def _digests(of: rows.CodedTexts) -> Ints:
@@ -121,8 +127,7 @@ def _ids(table: pa.Table, instance: Ints) -> Ints:
 def _computed(table: pa.Table) -> Ints:
     """Return the digest of the metric and the labels of each row."""
     metric = rows.coded_texts(table["metric"])
-    labels = table["labels"].combine_chunks()
-    labels = labels.chunk(0) if isinstance(labels, pa.ChunkedArray) else labels
+    labels = _labels(table)
     begins = np.flatnonzero(np.append(True, _changes(labels) | (np.diff(metric.code) != 0)))
     known: dict[tuple[int, tuple[tuple[str, str], ...]], int] = {}
     digests = []
