@@ -16,6 +16,7 @@ LIVE_JAVA ?= 5.2.0 5.4.0 5.5.0
 RUNS ?= 3
 PLAIN_RUNS ?= 0
 FAULTS ?=
+PLACEMENTS ?=
 SEEDS ?= 2000
 DAYS ?= 1
 PODS ?= 100
@@ -74,8 +75,8 @@ e2e: .venv/.ready ## test on a real Kubernetes: the cluster of KUBECONFIG, or on
 e2e-full: .venv/.ready ## e2e and the longer tests: changes, growth, lost volumes, deletion
 	@E2E_RUN=full scripts/e2e
 
-bench-failover: .venv/.ready ## measure the cost of losing a master on a real Kubernetes (RUNS=3, PLAIN_RUNS=0, FAULTS="kill delete freeze cut again roll")
-	@E2E_RUN=bench scripts/e2e --runs $(RUNS) --plain-runs $(PLAIN_RUNS) $(if $(FAULTS),--faults $(FAULTS))
+bench-failover: .venv/.ready ## measure the cost of losing a master on a real Kubernetes (RUNS=3, PLAIN_RUNS=0, FAULTS="kill delete freeze cut again roll", PLACEMENTS="controllers operator log-replica name-server dns"); each run in OUT=out
+	@E2E_RUN=bench scripts/e2e --runs $(RUNS) --plain-runs $(PLAIN_RUNS) $(if $(FAULTS),--faults $(FAULTS)) $(if $(PLACEMENTS),--placements $(PLACEMENTS)) --out $(OUT)/bench_failover.jsonl
 
 bench-controller: .venv/.ready ## measure our controllers and Java's: requests, 1,000 re-elections at once, restart with 10,000 groups
 	@$(PYTHON) tests/bench/bench_controller.py

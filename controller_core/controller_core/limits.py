@@ -221,8 +221,14 @@ HTTP_BODY_S_MAX: Final = _limit("HTTP_BODY_S_MAX", "seconds", 10, "for the body 
 HTTP_UNSENT_BYTES_MAX: Final = _limit(
     "HTTP_UNSENT_BYTES_MAX",
     "bytes",
+    16 * _MIB,
+    "of answers that their clients have not read, of all connections: the smallest containers have 128 MiB",
+)
+CONTROLLER_UNSENT_BYTES_MAX: Final = _limit(
+    "CONTROLLER_UNSENT_BYTES_MAX",
+    "bytes",
     64 * _MIB,
-    "answers over HTTP that their clients have not read, of all connections: a dozen lists of 10,000 groups",
+    "the same of a controller: a dozen lists of 10,000 groups",
 )
 EVENT_STREAMS_MAX: Final = _limit(
     "EVENT_STREAMS_MAX", "streams", 128, "one each for the operator, the collector and people"

@@ -28,6 +28,7 @@ _BY_KEY: Final = {
     "advertise": "HOST:PORT",
     "broker_id": "ID",
     "hold_port": "PORT",
+    "lease_port": "PORT",
     "token_file": "FILE",
     "ha_ports": "PORT[,...]",
     "fence_stop_command": "COMMAND",

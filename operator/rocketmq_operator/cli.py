@@ -99,7 +99,8 @@ def _run(options: argparse.Namespace) -> int:
     level = getattr(logging, options.log_level.upper())
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     allowed = AllowedInReports.of(options.report_image, options.report_claim, options.report_account)
-    where = handlers.Options(options.namespace, options.lease_namespace, *options.http, allowed)
+    host, port = options.http
+    where = handlers.Options(options.namespace, options.lease_namespace, host, port, allowed)
     return asyncio.run(handlers.run(where))
 
 

@@ -2,116 +2,163 @@
 
 Run it: `make bench-failover` (RUNS=10, FAULTS="kill delete freeze cut again roll"). It installs as
 README says where the namespace is empty, uses the group that is there otherwise, and prints one line a
-fault and a table at the end. Freezing and cutting need a cluster whose nodes can be harmed
-(RMQHA_KUBE_STACK). PLAIN_RUNS=3 measures plain RocketMQ with its own controller beside, afterwards on
-the same cluster, with the same client and load.
+fault and two tables at the end: what a producer and what push consumers notice. Freezing and cutting
+need a cluster whose nodes can be harmed (RMQHA_KUBE_STACK). PLAIN_RUNS=3 measures plain RocketMQ with
+its own controller beside, afterwards on the same cluster, with the same clients, load and CPU.
+
+PLACEMENTS="controllers dns" freezes and cuts the master's node with each of these parts on it, beside
+the nodes as they are. OUT names the file that gets a line of JSON for each run.
 """
 
 import argparse
 import asyncio
+import functools
+import json
 import os
 import signal
 import statistics
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 
 from testkit.kube import plain
 from testkit.kube.faulting import AGAIN, CUT, FAULTS, FREEZE, ROLL, FaultCost, measured, measured_plain
 from testkit.kube.group import KubeGroup
 from testkit.kube.kubectl import Cluster, KubeError
+from testkit.kube.placement import PLACEMENTS
 from testkit.kube.release import NAMESPACE, ROCKETMQ_IMAGE, install, remove
 from testkit.kube.stack import tool
 
 PROBLEMS_SHOWN_MAX = 5
+OUT = Path("out/bench_failover.jsonl")
 _PHASES = ("held", "suspected", "elected", "endpoint", "role taken", "two copies", "released", "first ack")
 
 
+Measure = Callable[[int], Awaitable[FaultCost]]
+"""One run of one fault, by the number of the run."""
+
+
+class Records:
+    """The file with a line for each run; it grows, so that an interrupted benchmark keeps its runs."""
+
+    def __init__(self, path: Path) -> None:
+        """Take the file; its folder is made."""
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+    def add(self, cost: FaultCost) -> None:
+        """Append a run, with the time and the load average of its end."""
+        line = {
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "load_average": round(os.getloadavg()[0], 1),
+            **asdict(cost),
+        }
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
 async def ours(
-    kubeconfig: Path, faults: list[str], runs: int, client_image: str, *, keep: bool
+    kubeconfig: Path, arguments: argparse.Namespace, faults: Sequence[str], records: Records
 ) -> tuple[list[FaultCost], int]:
     """Measure every fault so many times; return the costs, and how many runs failed."""
     cluster = Cluster(kubeconfig, NAMESPACE)
     installed = NAMESPACE not in {one["metadata"]["name"] for one in await cluster.find("namespaces")}
     group = (await install(cluster)).group if installed else KubeGroup(cluster, "orders")
+
+    def one(fault: str, placement: str) -> Measure:
+        image, name_server = arguments.client_image, "main-nameserver:9876"
+        return lambda number: measured(group, image, name_server, fault, number, placement=placement)
+
+    cases = {fault: one(fault, "") for fault in faults}
+    for placement in arguments.placements:
+        cases |= {
+            f"{fault} with {placement}": one(fault, placement) for fault in faults if fault in {FREEZE, CUT}
+        }
     try:
-        return await _all(
-            lambda fault, number: measured(group, client_image, "main-nameserver:9876", fault, number),
-            faults,
-            runs,
-        )
+        return await _all(cases, arguments.runs, records)
     finally:
-        if installed and not keep:
+        if installed and not arguments.keep:
             await remove(cluster)
 
 
-async def beside(kubeconfig: Path, faults: list[str], runs: int) -> tuple[list[FaultCost], int]:
+async def beside(
+    kubeconfig: Path, arguments: argparse.Namespace, faults: Sequence[str], records: Records
+) -> tuple[list[FaultCost], int]:
     """Measure the same of plain RocketMQ."""
     group = plain.PlainGroup(Cluster(kubeconfig, plain.NAMESPACE))
     try:
         await group.install()
         # There a second kill costs what the first did, because no operator lends addresses or
         # replaces brokers one by one.
-        chosen = [fault for fault in faults if fault not in {AGAIN, ROLL}]
-        return await _all(
-            lambda fault, number: measured_plain(group, ROCKETMQ_IMAGE, fault, number), chosen, runs
-        )
+        cases: dict[str, Measure] = {
+            fault: functools.partial(measured_plain, group, ROCKETMQ_IMAGE, fault)
+            for fault in faults
+            if fault not in {AGAIN, ROLL}
+        }
+        return await _all(cases, arguments.plain_runs, records)
     finally:
         await group.remove()
 
 
-async def _all(
-    one: Callable[[str, int], Awaitable[FaultCost]], faults: list[str], runs: int
-) -> tuple[list[FaultCost], int]:
+async def _all(cases: dict[str, Measure], runs: int, records: Records) -> tuple[list[FaultCost], int]:
     costs: list[FaultCost] = []
     problems = 0
     for number in range(runs):
-        for fault in faults:
+        for name, measure in cases.items():
             try:
-                cost = await one(fault, number)
+                cost = await measure(number)
             except KubeError as error:
                 problems += 1
-                _say(f"{fault} {number}: {str(error)[-500:]}")
+                _say(f"{name} {number}: {str(error)[-500:]}")
                 continue
             costs.append(cost)
+            records.add(cost)
             _say(_line(cost))
             for problem in cost.problems[:PROBLEMS_SHOWN_MAX]:
                 _say(f"  failed: {problem}")
     return costs, problems
 
 
-async def run(
-    kubeconfig: Path, faults: list[str], runs: int, plain_runs: int, client_image: str, *, keep: bool
-) -> int:
+async def run(kubeconfig: Path, arguments: argparse.Namespace, faults: Sequence[str]) -> int:
     """Measure and print; return 1 if ours lost an acknowledged message or a run failed."""
-    costs, problems = await ours(kubeconfig, faults, runs, client_image, keep=keep) if runs else ([], 0)
+    records = Records(arguments.out)
+    costs: list[FaultCost] = []
+    problems = 0
+    if arguments.runs:
+        costs, problems = await ours(kubeconfig, arguments, faults, records)
     lost = any(cost.lost for cost in costs)
-    if plain_runs:
-        others, more = await beside(kubeconfig, faults, plain_runs)
+    if arguments.plain_runs:
+        others, more = await beside(kubeconfig, arguments, faults, records)
         costs, problems = costs + others, problems + more
-    for line in table(costs):
+    for line in (*table(costs), "", *consumers_table(costs)):
         _say(line)
     return 1 if problems or lost else 0
 
 
 def _line(cost: FaultCost) -> str:
     phases = ", ".join(f"{name} {cost.phases_ms[name]:.0f}" for name in _PHASES if name in cost.phases_ms)
+    seen = cost.consumers
+    noticed = (
+        f"; consumers: stall {seen.stall_ms:.0f} and {seen.ordered_stall_ms:.0f} ms, "
+        f"{seen.duplicates} twice, {seen.disordered} out of order"
+        if seen
+        else ""
+    )
+    with_it = f"; lost with {', '.join(cost.lost_with)}" if cost.lost_with else ""
     return (
         f"{cost.fault}: gap {cost.gap_ms:.0f} ms, failed {cost.failed}, "
-        f"acknowledged {cost.acknowledged}, lost {cost.lost}; ms after the fault: {phases}"
+        f"acknowledged {cost.acknowledged}, lost {cost.lost}; ms after the fault: {phases}{noticed}{with_it}"
     )
 
 
 def table(costs: list[FaultCost]) -> list[str]:
     """Return the table that the documents show: medians, and the worst gap."""
-    lines = [
-        "| fault | runs | gap, median | gap, worst | failed sends | acknowledged, lost | "
-        + " | ".join(_PHASES)
-        + " |",
-        "|" + "---|" * (6 + len(_PHASES)),
-    ]
-    for fault in dict.fromkeys(cost.fault for cost in costs):
-        chosen = [cost for cost in costs if cost.fault == fault]
+    lines = _head(
+        ("fault", "runs", "gap, median", "gap, worst", "failed sends", "acknowledged, lost", *_PHASES)
+    )
+    for fault, chosen in _by_fault(costs):
         gaps = [cost.gap_ms for cost in chosen]
         phases = []
         for name in _PHASES:
@@ -125,42 +172,89 @@ def table(costs: list[FaultCost]) -> list[str]:
     return lines
 
 
+def consumers_table(costs: list[FaultCost]) -> list[str]:
+    """Return the table of what consumers noticed: medians, worst stalls, and sums."""
+    lines = _head(
+        ("fault", "runs", "stall, median", "stall, worst", "ordered: stall, worst", "twice", "out of order")
+    )
+    for fault, chosen in _by_fault(costs):
+        seen = [cost.consumers for cost in chosen if cost.consumers is not None]
+        if seen:
+            stalls = [one.stall_ms for one in seen]
+            lines.append(
+                f"| {fault} | {len(seen)} | {statistics.median(stalls):.0f} ms | {max(stalls):.0f} ms | "
+                f"{max(one.ordered_stall_ms for one in seen):.0f} ms | "
+                f"{sum(one.duplicates for one in seen)} | {sum(one.disordered for one in seen)} |"
+            )
+    return lines
+
+
+def _head(names: Sequence[str]) -> list[str]:
+    return [f"| {' | '.join(names)} |", "|" + "---|" * len(names)]
+
+
+def _by_fault(costs: list[FaultCost]) -> list[tuple[str, list[FaultCost]]]:
+    """Return the costs of each fault and placement."""
+    found: dict[str, list[FaultCost]] = {}
+    for cost in costs:
+        name = f"{cost.fault} with {cost.placement}" if cost.placement else cost.fault
+        found.setdefault(name, []).append(cost)
+    return list(found.items())
+
+
 def _say(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
-def main() -> int:
-    """Parse the command line, measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kubeconfig", type=Path, default=os.environ.get("RMQHA_KUBECONFIG"))
-    parser.add_argument("--runs", type=int, default=3, help="times each fault is done")
-    parser.add_argument(
-        "--faults", nargs="+", choices=FAULTS, help="all that the cluster can do, unless told"
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument(
+        "--kubeconfig",
+        type=Path,
+        default=os.environ.get("RMQHA_KUBECONFIG"),
+        help="of the cluster; RMQHA_KUBECONFIG unless given",
     )
-    parser.add_argument("--plain-runs", type=int, default=0, help="the same, of plain RocketMQ")
-    parser.add_argument(
+    made.add_argument("--runs", type=int, default=3, help="how often each fault is done (default: 3)")
+    made.add_argument(
+        "--faults", nargs="+", choices=FAULTS, help="the faults (default: all that the cluster can do)"
+    )
+    made.add_argument(
+        "--placements",
+        nargs="+",
+        choices=PLACEMENTS,
+        default=[],
+        help="freeze and cut the master's node also with each of these parts on it (default: none)",
+    )
+    made.add_argument(
+        "--plain-runs",
+        type=int,
+        default=0,
+        help="how often each fault is done to plain RocketMQ (default: 0)",
+    )
+    made.add_argument(
         "--client-image",
         default=ROCKETMQ_IMAGE,
-        help="whose jars the client has, to measure another release's",
+        help=f"image with the jars of our clients, for another release (default: {ROCKETMQ_IMAGE})",
     )
-    parser.add_argument("--keep", action="store_true", help="leave the release that was installed")
-    arguments = parser.parse_args()
+    made.add_argument(
+        "--out", type=Path, default=OUT, help=f"file that gets a line of JSON for each run (default: {OUT})"
+    )
+    made.add_argument("--keep", action="store_true", help="leave the release that was installed")
+    return made
+
+
+def main() -> int:
+    """Parse the command line, measure and print."""
+    command_line = parser()
+    arguments = command_line.parse_args()
     if arguments.kubeconfig is None:
-        parser.error("needs a kubeconfig: --kubeconfig or RMQHA_KUBECONFIG")
+        command_line.error("needs a kubeconfig: --kubeconfig or RMQHA_KUBECONFIG")
     # Ended from outside, it still mends the node that it has just cut off or frozen.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     possible = [fault for fault in FAULTS if tool() or fault not in {FREEZE, CUT}]
-    return asyncio.run(
-        run(
-            arguments.kubeconfig,
-            arguments.faults or possible,
-            arguments.runs,
-            arguments.plain_runs,
-            arguments.client_image,
-            keep=arguments.keep,
-        )
-    )
+    return asyncio.run(run(arguments.kubeconfig, arguments, arguments.faults or possible))
 
 
 if __name__ == "__main__":

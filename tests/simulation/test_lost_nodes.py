@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from controller_core.groups.history import FailoverRecord
-from controller_core.remoting.node_bodies import NamedMember
+from controller_core.remoting.nodes.bodies import NamedMember
 from testkit.sim.brokers.node_agent import SimulatedAgent
 from testkit.sim.runs.scene import Scene, perform
 from testkit.sim.runs.world import AGENTS_BROKER_BEAT_S, Shape

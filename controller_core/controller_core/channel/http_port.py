@@ -18,6 +18,7 @@ Every HTTP server of this system uses this class.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from ssl import SSLContext
 from typing import Final, cast
@@ -28,12 +29,14 @@ from aiohttp.typedefs import Middleware
 from controller_core import limits
 from controller_core.channel.http_log import server_log
 from controller_core.channel.listener import Listener
+from controller_core.channel.log_rate import LogRate
 from controller_core.channel.memory import MemoryBudget
 from controller_core.channel.open_files import raise_open_files
 from controller_core.channel.places import Places, PortPlace
 from controller_core.channel.sockets import address_text
 
 BACKLOG_MAX: Final = 128
+_log_closed: Final = LogRate(logging.getLogger(__name__), logging.WARNING)
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -177,8 +180,9 @@ class _Guard(asyncio.Protocol):
         self._on_lost(self)
         self.inner.connection_lost(exc)
 
-    def abort(self, _reason: Exception | None = None) -> None:
+    def abort(self, reason: Exception | None = None) -> None:
         """End the connection at once: it holds most of what all hold together."""
+        _log_closed("closing an HTTP connection: %s", reason)
         if self._transport is not None:
             self._transport.abort()
 

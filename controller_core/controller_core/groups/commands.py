@@ -190,6 +190,7 @@ class ElectMaster(Command, frozen=True, kw_only=True, tag="ElectMaster"):
         acting_id: the member that acts as master although none is recorded; None without one.
         logs: before a first election, the logs of the members that answered; empty for any other.
         withheld: why the leader allows no winner, one word (`elections.log_ends`); empty if it allows one.
+        kept: log replicas that stay in the SyncStateSet with the winner (`elections.kept_replicas`).
     """
 
     requester_id: JavaBrokerId | None = None
@@ -203,6 +204,7 @@ class ElectMaster(Command, frozen=True, kw_only=True, tag="ElectMaster"):
     acting_id: JavaBrokerId | None = None
     logs: tuple[MemberLog, ...] = ()
     withheld: str = ""
+    kept: tuple[JavaBrokerId, ...] = ()
 
 
 class CleanBrokerData(Command, frozen=True, kw_only=True, tag="CleanBrokerData"):

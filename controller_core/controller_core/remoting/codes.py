@@ -75,9 +75,9 @@ class RequestCode(IntEnum):
     CONTROLLER_GET_NEXT_BROKER_ID = 1012
     CONTROLLER_APPLY_BROKER_ID = 1013
     NODE_HEARTBEAT = 30_904
-    """Ours: see `node_bodies`."""
+    """Ours: see `nodes.bodies`."""
     NODE_VERDICTS = 30_905
-    """Ours: see `node_bodies`."""
+    """Ours: see `nodes.bodies`."""
 
 
 class ResponseCode(IntEnum):

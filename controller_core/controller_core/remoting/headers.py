@@ -94,6 +94,9 @@ class GetMetaDataResponseHeader(Header, frozen=True):
 
     `peers` is `n0:host:port;n1:host:port;`, with the last semicolon. Leader fields are absent without a
     leader.
+
+    Ours: to a request that names a member (clusterName, brokerName, brokerId), `lease_ms` says for how much
+    longer this controller will wait for that member's next heartbeat; 0 if the member is not alive.
     """
 
     group: str | None = None
@@ -101,6 +104,7 @@ class GetMetaDataResponseHeader(Header, frozen=True):
     controller_leader_address: str | None = None
     is_leader: bool = False
     peers: str | None = None
+    lease_ms: JavaLong | None = None
 
 
 class NotifyBrokerRoleChangedRequestHeader(Header, frozen=True):

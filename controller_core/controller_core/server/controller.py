@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping
+from typing import Final
 
 from controller_core.groups.history import EventKind
 from controller_core.groups.keys import GroupKey, ReplicaKey
@@ -47,6 +48,13 @@ from controller_core.server.settings.certificates import Tls, context_of
 from controller_core.server.settings.live_config import LiveConfig
 
 _log = logging.getLogger(__name__)
+
+NEW_LEADER_MS: Final = 15_000
+"""For how long a broker may still send its requests to the leader before this one.
+
+A broker asks who leads every `syncControllerMetadataPeriod` (10 s), and waits 3 s for a controller that is
+gone.
+"""
 
 
 class Controller:
@@ -82,6 +90,7 @@ class Controller:
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._config = config
         self._clock = clock
+        self._leads_since_ms = -NEW_LEADER_MS
         self._node = node
         self._machine = machine
         self._self = settings.self_peer
@@ -105,19 +114,13 @@ class Controller:
             self._metrics,
             alive_of=self.heartbeats.alive_of,
             may_notify=lambda: config.settings.notify_role_changed,
+            leads_newly=lambda: clock.now_ms() - self._leads_since_ms < NEW_LEADER_MS,
             dial_at=self._direct_address,
             broker_ssl=None if tls is None else context_of(tls.broker_client),
         )
         self._first_elections = self._make_first_elections()
         self.leader_elections = self._make_leader_elections()
-        self._node_losses = NodeLosses(
-            node=node,
-            own_id=self._self.raft_id,
-            heartbeats=self.heartbeats,
-            others=self._forwarder,
-            config=config,
-            clock=clock,
-        )
+        self._node_losses = self._make_node_losses()
         self._ha_addresses = HaAddresses(
             machine.state,
             self._submitter.notifier.ask,
@@ -171,6 +174,16 @@ class Controller:
             config=self._config,
             clock=self._clock,
             first_elections=self._first_elections,
+        )
+
+    def _make_node_losses(self) -> NodeLosses:
+        return NodeLosses(
+            node=self._node,
+            own_id=self._self.raft_id,
+            heartbeats=self.heartbeats,
+            others=self._forwarder,
+            config=self._config,
+            clock=self._clock,
         )
 
     def _make_view(self) -> NodeView:
@@ -290,6 +303,7 @@ class Controller:
         """If this node leads now, finish the work of its predecessor."""
         _log.info("this node leads" if leads else "this node does not lead any more", extra=bind(term=term))
         if leads:
+            self._leads_since_ms = self._clock.now_ms()
             self.leader_elections.wake()
             self._submitter.guards.lift_all()
 

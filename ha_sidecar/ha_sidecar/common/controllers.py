@@ -14,6 +14,9 @@ relays sends, whether the fence closes. No single controller decides the answer 
    counts.
 4. Otherwise `ask` raises `ControllersUnavailableError`.
 
+While a leader does not answer, `ask` and `call` look for another one every `LOOK_AGAIN_S`. So a leader on a
+lost node, whose connection stays open, delays an answer only until a majority names another one.
+
 So one controller that lies, or that was deposed, can neither invent an answer nor keep the answers of the
 others from being heard. One case remains: a process that takes over the leader's address answers until the
 other controllers elect another leader.
@@ -32,7 +35,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from controller_core.channel import ChannelError, Connection, connect
+from controller_core.channel import ChannelError, Connection, ConnectionClosedError, connect
+from controller_core.channel.errors import PortClosedError
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
@@ -53,6 +57,8 @@ RECONNECT_MAX_S: Final = 1.0
 CALL_TIMEOUT_S: Final = 2.0
 """Below the 3 s in which Java's clients give a connection up."""
 LEADER_TIMEOUT_S: Final = 0.5
+LOOK_AGAIN_S: Final = 0.2
+"""Between two looks for another leader, while the known one does not answer."""
 CALL_ATTEMPTS_MAX: Final = 3
 VOUCHED_S: Final = 0.2
 """How long a leader counts as named by a majority, over the same connection.
@@ -98,6 +104,7 @@ class Controllers:
         self._vouched_until_s = 0.0
         self._count: Final = ControllerCount(len(self._addresses))
         self._of = len(self._addresses)
+        self._closed_since_s: Final[dict[str, float]] = {}
         self._untried: Final = {f"{host}:{port}" for host, port in self._addresses}
         self._all_tried: Final = asyncio.Event()
 
@@ -138,6 +145,25 @@ class Controllers:
 
         return await self._ask_all(tell, lambda _: False)
 
+    async def ask_at(self, address: str, question: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """Return the answer of the controller at one of our addresses, `host:port`.
+
+        Raises:
+            ChannelError: no connection to it is open, or no answer came in time.
+        """
+        connection = self._open.get(address)
+        if connection is None:
+            raise ConnectionClosedError(f"no connection to {address} is open")
+        return await connection.call(question, timeout_s)
+
+    def port_closed_for_s(self, address: str) -> float | None:
+        """Return how long ago the last attempt began at which no process listened at an address.
+
+        None if the last attempt had another result.
+        """
+        tried_s = self._closed_since_s.get(address)
+        return None if tried_s is None else _now_s() - tried_s
+
     async def call(self, command: RemotingCommand) -> RemotingCommand:
         """Send a request to the leader and return its answer, whatever its code but "not leader".
 
@@ -150,7 +176,7 @@ class Controllers:
             if connection is None:
                 break
             try:
-                answer = await connection.call(command, CALL_TIMEOUT_S)
+                answer = await self._answer_of(connection, command)
             except ChannelError as error:
                 problem = str(error)
             else:
@@ -186,20 +212,59 @@ class Controllers:
         guess = self._leader
         guessed = self._open.get(guess or "")
         if guessed is not None and guessed is self._vouched and _now_s() < self._vouched_until_s:
-            return await guessed.call(question, CALL_TIMEOUT_S)
+            return await self._answer_of(guessed, question)
         early = None if guessed is None else asyncio.ensure_future(guessed.call(question, CALL_TIMEOUT_S))
         try:
             address = await self._find_leader()
-            if early is not None and address == guess:
-                return await early
+            if guessed is not None and address == guess:
+                return await self._answer_of(guessed, question, early)
             connection = self._open.get(address or "")
             if connection is not None:
-                return await connection.call(question, CALL_TIMEOUT_S)
+                return await self._answer_of(connection, question)
             return await self._equal_answer(question)
         finally:
             if early is not None:
                 early.cancel()
                 await asyncio.gather(early, return_exceptions=True)
+
+    async def _answer_of(
+        self,
+        leader: Connection,
+        question: RemotingCommand,
+        asked: asyncio.Future[RemotingCommand] | None = None,
+    ) -> RemotingCommand:
+        """Return the answer of the leader, or of the one that a majority names while that does not answer.
+
+        Why not wait for the first one alone: it may be on a node that is gone, and its connection stays open.
+
+        Args:
+            leader: the leader as far as it is known.
+            question: what to ask.
+            asked: the question to that leader, if it is on its way already.
+
+        Raises:
+            ChannelError: the leader does not answer, and no other is named.
+        """
+        while True:
+            asked = asked or asyncio.ensure_future(leader.call(question, CALL_TIMEOUT_S))
+            try:
+                successor = await self._other_leader(leader, asked)
+                if successor is None:
+                    return await asked
+            finally:
+                asked.cancel()
+                await asyncio.gather(asked, return_exceptions=True)
+            leader, asked = successor, None
+
+    async def _other_leader(
+        self, leader: Connection, asked: asyncio.Future[RemotingCommand]
+    ) -> Connection | None:
+        """Return the other leader that a majority names before this one has answered; None if it answers."""
+        while not (await asyncio.wait({asked}, timeout=LOOK_AGAIN_S))[0]:
+            named = self._open.get(await self._find_leader() or "")
+            if named is not None and named is not leader:
+                return named
+        return None
 
     async def _equal_answer(self, question: RemotingCommand) -> RemotingCommand | None:
         """Ask all; return the answer that a majority gives as soon as it has, None if it does not."""
@@ -265,7 +330,7 @@ class Controllers:
     ) -> Mapping[str, ControllerAnswer]:
         async def view(connection: Connection) -> ControllerAnswer:
             request = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO)
-            return _view(await connection.call(request, timeout_s))
+            return controller_answer(await connection.call(request, timeout_s))
 
         return await self._ask_all(view, is_enough)
 
@@ -310,15 +375,20 @@ class Controllers:
         address = f"{host}:{port}"
         pause_s = RECONNECT_S
         while True:
+            tried_s = _now_s()
             try:
                 connection = await connect(host, port, CONNECT_TIMEOUT_S)
             except ChannelError as error:
                 _log.debug("controller %s: %s", address, error)
+                self._closed_since_s.pop(address, None)
+                if isinstance(error, PortClosedError):
+                    self._closed_since_s[address] = tried_s
                 self._note_tried(address)
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, RECONNECT_MAX_S)
                 continue
             pause_s = RECONNECT_S
+            self._closed_since_s.pop(address, None)
             self._open[address] = connection
             self._note_tried(address)
             try:
@@ -331,7 +401,7 @@ class Controllers:
             await asyncio.sleep(RECONNECT_S)
 
 
-def _view(answer: RemotingCommand) -> ControllerAnswer:
+def controller_answer(answer: RemotingCommand) -> ControllerAnswer:
     """Read the answer to 1005; an unreadable one names no leader."""
     try:
         header = GetMetaDataResponseHeader.from_ext(answer.ext)

@@ -41,6 +41,7 @@ from ha_sidecar.companion.fencing import Fencing
 from ha_sidecar.companion.handover import Handover, HandoverError
 from ha_sidecar.companion.hold_port import HoldPort
 from ha_sidecar.companion.holding import ANSWER_WITHIN_S, ClientHold, is_settled
+from ha_sidecar.companion.leasing import Leasing
 from ha_sidecar.companion.leaving import EndMethod, leave
 from ha_sidecar.companion.metadata_watch import MetadataWatch
 from ha_sidecar.companion.metrics import CompanionMetrics, CompanionState
@@ -99,6 +100,7 @@ class Companion:
         self._hold: ClientHold | None = None
         self._room: Final = HoldPort(config.hold_port)
         self._fencing: Final = Fencing(config, self._controllers, self._events) if config.fence else None
+        self._leasing: Final = Leasing(config, self._controllers, self._events) if config.lease_port else None
 
     async def run(self) -> None:
         """Run until cancelled; raise `OSError` if the HTTP port cannot be had."""
@@ -117,6 +119,8 @@ class Companion:
             works = [self._watch_broker(), self._watch_group(), self._metadata.run()]
             if self._fencing is not None:
                 works.append(self._fencing.run())
+            if self._leasing is not None:
+                works.append(self._leasing.run())
             if self._revive is not None:
                 works.append(self._revive.run())
             if self._config.hold_ms:
@@ -280,11 +284,11 @@ class Companion:
     async def _leave(self) -> tuple[int, dict[str, Any]]:
         decided = await leave(self._config)
         await self._settle_revives()
-        if decided.how is EndMethod.KILL and self._hold is not None:
-            self._hold.expect_end()
-            # After a handover no new connections come: the address is its successor's, or leads there soon.
-            if decided.is_master and (address := master_client_address(self._group_facts)) is not None:
-                _log.info("new connections wait for the end: %s", await self._room.reached(address))
+        address = master_client_address(self._group_facts)
+        # After a handover no new connections come: the address is its successor's, or leads there soon.
+        is_held = decided.how is EndMethod.KILL and decided.is_master and self._hold is not None
+        if is_held and address is not None:
+            _log.info("new connections wait for the end: %s", await self._room.reached(address))
         _log.info("the broker should end: %s: %s", decided.how, decided.reason)
         return 200, asdict(decided)
 
@@ -306,6 +310,7 @@ class Companion:
             None if self._revive is None else self._revive.is_owed,
             None if self._hold is None else self._hold.oneways,
             None if self._hold is None else self._hold.oneways_lost,
+            None if self._leasing is None else self._leasing.lapses,
         )
 
     def _identified(self) -> BrokerFacts | None:

@@ -36,6 +36,10 @@ class CompanionConfig:
             time-out (controllerHeartBeatTimeoutMills, 10000) by a heartbeat and the time to tell the broker.
         fence_stop_ms: silence after which a broker that cannot be told is stopped.
         fence_stop_command: how it is stopped, words without a shell; nothing is done if empty.
+        lease_port: where the guard in the broker's container asks for the lease (see `leasing`), on loopback
+            only; 0 for no lease.
+        lease_ms: the lease from a question on, where controllers do not tell one: below the brokers'
+            heartbeat timeout by a heartbeat.
         metadata_put_back: whether a broker that becomes master gets back the topics and groups that it lacks.
         broker_metrics: address of the broker's metrics; the companion reads there which messages of POP
             consumers the broker refused to revive, and puts their checkpoints back (see `revive_watch`).
@@ -64,6 +68,8 @@ class CompanionConfig:
     fence_after_ms: int = 6_000
     fence_stop_ms: int = 8_500
     fence_stop_command: str = ""
+    lease_port: int = 0
+    lease_ms: int = 8_000
     metadata_put_back: bool = False
     broker_metrics: HostPort | None = None
     hold_ms: int = 0
@@ -89,6 +95,8 @@ class CompanionConfig:
         )
         require(0 <= self.hold_port <= PORT_MAX, f"hold-port {self.hold_port}: 0 to {PORT_MAX}")
         require(not self.hold_port or self.hold_ms > 0, f"hold-port {self.hold_port}: only with hold-ms")
+        require(0 <= self.lease_port <= PORT_MAX, f"lease-port {self.lease_port}: 0 to {PORT_MAX}")
+        require(self.lease_ms > 0, f"lease-ms {self.lease_ms}: above 0")
         require(self.deadline_s >= 1, f"deadline-s {self.deadline_s}: at least 1")
 
 
@@ -111,7 +119,9 @@ def _parse(key: str, text: str) -> object:
             return addresses(key, text)
         case "broker" | "broker_ha" | "broker_metrics" | "http":
             return address(key, text)
-        case "poll_interval_ms" | "hold_ms" | "hold_port" | "deadline_s" | "fence_after_ms" | "fence_stop_ms":
+        case "poll_interval_ms" | "hold_ms" | "hold_port" | "deadline_s":
+            return number(key, text)
+        case "fence_after_ms" | "fence_stop_ms" | "lease_ms" | "lease_port":
             return number(key, text)
         case "state":
             return Path(text) if text else None

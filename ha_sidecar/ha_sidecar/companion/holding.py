@@ -8,7 +8,8 @@ When the address that they came to leads there too, it sends them away (`held_cl
 the same address.
 
     watching   one idle connection to the broker; its end is the first sign that the process is gone
-    binding    the broker's port; in use while the broker lives (it ends idle ones in 2 min): watch again
+    binding    the broker's port; in use while the broker lives (it ends idle ones in 2 min), and for a moment
+               while it dies (`ClientHold._bound`)
     holding    until the controllers name a successor with enough copies
     relaying   until that master answers at the address that clients come to, or `hold_ms` are over
     late       for `LATE_S` more, if `hold_ms` allow it, sends are still carried, and all else is sent away:
@@ -53,8 +54,9 @@ from ha_sidecar.decisions.broker_facts import GroupFacts, master_client_address,
 
 DIAL_WITHIN_S: Final = 1.0
 DIAL_AGAIN_S: Final = 0.2
-BIND_WITHIN_S: Final = 0.25
-EXPECTED_WITHIN_S: Final = 3.0
+BIND_WITHIN_S: Final = 3.0
+"""For how long a dying process may keep its port after its connections."""
+REDIAL_WITHIN_S: Final = 0.02
 BIND_AGAIN_S: Final = 0.0005
 ASK_AGAIN_S: Final = 0.02
 ANSWER_WITHIN_S: Final = 0.1
@@ -174,7 +176,7 @@ class ClientHold:
         self._asks: Final = asks
         self._room: Final = room
         self._before: GroupFacts | None = None
-        self._is_expected = self._is_stopping = False
+        self._is_stopping = False
         self._settled: Final = threading.Event()
         self._successor: HostPort | None = None
         self._refused_ms_max = 0.0
@@ -202,15 +204,6 @@ class ClientHold:
                 await asyncio.to_thread(self._thread.join)
                 self._wake.close()
                 self._woken.close()
-
-    def expect_end(self) -> None:
-        """Be patient for the port when the connection to the broker ends: it is about to be killed.
-
-        Why not try for the port from now on: a thread that has used up its share of a busy CPU is not
-        scheduled when it counts. Once the port was unbound for 78 ms, and four sends failed; a thread that
-        has slept until then runs at once.
-        """
-        self._is_expected = True
 
     async def _wait_until_releasable(self) -> None:
         """Wait until the successor can acknowledge, or the time is over."""
@@ -265,9 +258,8 @@ class ClientHold:
         self._before = self._mastered() if is_over else None
         self._successor = None
         self._settled.clear()
+        # The clients of a slave need no hold.
         listener = self._bound() if self._before is not None else None
-        # The expected end has come; the clients of a slave need no hold.
-        self._is_expected = False
         if listener is not None:
             with contextlib.closing(self._room):
                 self._hold(listener)
@@ -284,18 +276,30 @@ class ClientHold:
         return [sock for sock in of if sock.fileno() in found]
 
     def _bound(self) -> socket.socket | None:
-        """Take the port as soon as the process has lost it; None if it has not."""
-        until_s = time.monotonic() + (EXPECTED_WITHIN_S if self._is_expected else BIND_WITHIN_S)
-        tried_s = time.monotonic()
-        while time.monotonic() < until_s:
-            try:
+        """Take the port as soon as the process has lost it; None if it lives.
+
+        The kernel closes the newest files of a process first, so its connections end before its port. A
+        connection that is made in between is never accepted, and ends in the moment in which the port is
+        free. So this thread makes one, and sleeps until then.
+
+        Why not try the port every 0.5 ms: on a busy machine such a sleep lasts longer. At a load average of
+        18 the port was taken 2 to 14 ms after the connection's end, and this way after 0.2 to 0.4 ms.
+        """
+        ended_s = time.monotonic()
+        until_s = ended_s + BIND_WITHIN_S
+        while not self._is_stopping and time.monotonic() < until_s:
+            with contextlib.suppress(OSError):
                 listener = listening(self._broker[1])
-            except OSError:
-                tried_s = time.monotonic()
-                time.sleep(BIND_AGAIN_S)
-            else:
-                self._refused_ms_max = (time.monotonic() - tried_s) * 1000
+                self._refused_ms_max = (time.monotonic() - ended_s) * 1000
                 return listener
+            try:
+                unaccepted = socket.create_connection(self._broker, REDIAL_WITHIN_S)
+            except OSError:
+                time.sleep(BIND_AGAIN_S)
+                continue
+            with unaccepted:
+                self._ready((unaccepted,), until_s - time.monotonic())
+            ended_s = time.monotonic()
         return None
 
     def _relay(self, clients: HeldClients) -> None:

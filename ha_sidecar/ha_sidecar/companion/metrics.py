@@ -38,6 +38,7 @@ class CompanionState:
     pop_owed: bool | None = None
     held_oneways: int | None = None
     held_oneways_lost: int | None = None
+    lease_lapses: int | None = None
 
 
 _SLAVE_GAUGES: Final[tuple[tuple[str, str, Callable[[CompanionState, SlaveFacts], float]], ...]] = (
@@ -97,6 +98,8 @@ class _Gauges(Collector):
 
 def _counts(known: CompanionState) -> Iterable[tuple[str, str, int]]:
     yield "truncations", "Cuts of the log's tail that were seen", known.truncations
+    if known.lease_lapses is not None:
+        yield "lease_lapses", "How often the write lease of a master ran out", known.lease_lapses
     yield "reconnects", "HA connections of slaves that were seen to end", known.ended_connections
     if known.pop_refused is not None and known.pop_put_back is not None:
         yield (

@@ -107,7 +107,7 @@ def group_view(name: str, info: ReplicasInfo) -> ConfirmedGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class LivingMember:
+class LocatedMember:
     """A living member, and the confirmed host of its process."""
 
     group: str
@@ -120,7 +120,7 @@ class ProcessBook:
 
     def __init__(self) -> None:
         self._processes: Final[dict[tuple[str, int], HostPort]] = {}
-        self._members: Final[dict[str, tuple[LivingMember, ...]]] = {}
+        self._members: Final[dict[str, tuple[LocatedMember, ...]]] = {}
         self._living: Final[dict[str, frozenset[str]]] = {}
 
     def learn(self, view: ConfirmedGroup) -> None:
@@ -135,7 +135,7 @@ class ProcessBook:
         for key in [key for key in self._processes if key[0] == view.name and key[1] not in present]:
             del self._processes[key]
         self._members[view.name] = tuple(
-            LivingMember(view.name, member.id, member.process[0])
+            LocatedMember(view.name, member.id, member.process[0])
             for member in view.members
             if member.alive and member.process is not None
         )
@@ -145,7 +145,7 @@ class ProcessBook:
         """Return the last confirmed address of a member's process."""
         return self._processes.get((group, member_id))
 
-    def living(self) -> Iterable[LivingMember]:
+    def living(self) -> Iterable[LocatedMember]:
         """Return the members that were alive when their group was last confirmed."""
         return [member for members in self._members.values() for member in members]
 

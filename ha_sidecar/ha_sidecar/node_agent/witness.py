@@ -4,7 +4,7 @@
     every `heartbeat-interval-ms`   one message with these members to each controller that takes it
     every `CHECK_S`                 a message with an answer, which shows the controllers that take them
 
-A controller takes heartbeats with the token of the agents (`controller_core.remoting.node_token`), which is
+A controller takes heartbeats with the token of the agents (`controller_core.remoting.nodes.token`), which is
 read from a file at each check. The agent sends no others to a controller that refuses them, or that does not
 know the request.
 
@@ -21,10 +21,10 @@ from typing import Final
 from controller_core import limits
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.remoting.node_bodies import NamedMember, NodeHeartbeat
+from controller_core.remoting.nodes.bodies import NamedMember, NodeHeartbeat
 from ha_sidecar.common.controllers import Controllers
 from ha_sidecar.node_agent.metrics import NodeAgentMetrics
-from ha_sidecar.node_agent.replaced import LivingMember, is_ip
+from ha_sidecar.node_agent.replaced import LocatedMember, is_ip
 
 CHECK_S: Final = 2.0
 _ANSWER_S: Final = 1.0
@@ -56,7 +56,7 @@ class NodeWitness:
         self._named: tuple[NamedMember, ...] = ()
         self._token = ""
 
-    async def learn(self, living: Iterable[LivingMember]) -> None:
+    async def learn(self, living: Iterable[LocatedMember]) -> None:
         """Find out which of the living members are on this node; raise `OSError` if the kernel refuses."""
         members = [member for member in living if is_ip(member.host)]
         here = await self._hosts_here(member.host for member in members)

@@ -94,8 +94,8 @@ class Durability(StrEnum):
     """The master has the message. A failover may lose the messages acknowledged last."""
     QUORUM = "Quorum"
     """Two brokers have it. The end of any one broker loses no acknowledged message: before an election the
-    controllers ask the living members for their log ends. A master that lives on, cut off from the
-    controllers and not fenced, may lose some."""
+    controllers ask the living members for their log ends. A master that is cut off from the controllers stops
+    before another one is elected."""
     ALL_IN_SYNC = "AllInSync"
     """Every member of the SyncStateSet has it, at least two. The loss of any one member loses no acknowledged
     message."""

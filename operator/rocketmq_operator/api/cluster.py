@@ -21,6 +21,9 @@ Version = Annotated[str, Field(max_length=32, pattern=r"^5\.[0-9]+\.[0-9]+$")]
 CONTROLLER_COUNTS = (1, 3, 5)
 NODE_TIMEOUT_MS_DEFAULT = 500
 """The controllers' own default."""
+BY_ADDRESS_PREFIXES = ("5.0.", "5.1.0")
+"""Versions whose controllers know members by address. 5.1.1 brought broker ids, and requests 1012 and 1013
+for them."""
 
 
 class NameServersSpec(SpecModel):
@@ -59,6 +62,12 @@ class ControllersSpec(SpecModel):
     """Volume of each controller: its log and snapshots."""
     resources: Resources = Resources(cpu="250m", memory="512Mi")
     """Of each controller."""
+    enable_elect_unclean_master: bool = False
+    """Whether a broker outside the SyncStateSet may become master if no member of the set can. Acknowledged
+    messages are then lost. Log replicas are not elected either way."""
+    notify_broker_role_changed: bool = True
+    """Whether controllers tell brokers of a new master at once. Without it brokers learn it with their next
+    poll, 1 s later by default."""
     pod: PodSettings | None = None
     """Of their pods."""
     pod_override: PodOverride | None = None
@@ -88,6 +97,20 @@ class Images(SpecModel):
 
 class RocketMQClusterSpec(SpecModel):
     """What a person asks of a cluster."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            name="OlderProtocol",
+            expression="!self.version.startsWith('5.0.') && self.version != '5.1.0'",
+            message="'version is %s: its brokers speak another controller protocol, with addresses for "
+            "broker ids; take 5.1.1 or newer'.format([self.version])",
+            holds=lambda spec: not spec.version.startswith(BY_ADDRESS_PREFIXES),
+            problem=lambda spec: (
+                f"version is {spec.version}: its brokers speak another controller protocol, with addresses "
+                "for broker ids; take 5.1.1 or newer"
+            ),
+        ),
+    )
 
     version: Version = VERSION_DEFAULT
     """Version of RocketMQ."""

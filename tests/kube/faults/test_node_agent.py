@@ -4,6 +4,7 @@ The controllers take the node for lost at once, and the agents reset connections
 """
 
 import asyncio
+import sys
 
 import pytest
 
@@ -43,7 +44,7 @@ async def test_a_lost_node_is_noticed_at_once_and_connections_to_it_are_reset(re
             await release.group.until_at_home()
             await asyncio.sleep(STARTING_S)
             cost = await measured(release.group, ROCKETMQ_IMAGE, "main-nameserver:9876", fault, number)
-            print(f"{fault}: gap {cost.gap_ms:.0f} ms, failed {cost.failed}, {cost.phases_ms}")
+            sys.stdout.write(f"{fault}: {cost.gap_ms:.0f} ms, {cost.failed} failed, {cost.phases_ms}\n")
             assert cost.lost == 0
             records = await cluster.find("failovers")
             newest = max(records, key=lambda record: int(record["spec"]["newEpoch"]))

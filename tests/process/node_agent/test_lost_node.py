@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import pytest
 
 from controller_core.groups.liveness.node_agents import TRUST_MS
 from controller_core.groups.liveness.table import STARTING_MS
-from controller_core.remoting.node_token import node_token
+from controller_core.remoting.nodes.token import node_token
 from testkit.processes.far_side import FarSide, far_side, lacking
 from testkit.processes.ports import free_port
 from testkit.processes.process import ManagedProcess
@@ -188,4 +189,6 @@ async def test_a_broker_that_stops_with_its_agent_is_replaced_sooner_than_one_th
         await world.wire.heal()
         assert cause == "NodeLost"
         assert cut_ms < AT_ONCE_MS_MAX
-        print(f"suspected after: alone {alone_ms:.0f}, frozen {frozen_ms:.0f}, cut {cut_ms:.0f} ms")
+        sys.stdout.write(
+            f"suspected after: alone {alone_ms:.0f}, frozen {frozen_ms:.0f}, cut {cut_ms:.0f} ms\n"
+        )

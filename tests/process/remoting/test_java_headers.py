@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 
 PROGRAM = Path(testkit.__file__).parent / "java" / "HeaderFields.java"
 JAVA_TIMEOUT_S = 60.0
-OUR_OWN_FIELDS = {"replicaKind"}
+OUR_OWN_FIELDS = {"replicaKind", "leaseMs"}
 JAVA_NAMES = {
     "GetOffsetRequestHeader": "GetMaxOffsetRequestHeader",
     "GetOffsetResponseHeader": "GetMaxOffsetResponseHeader",

@@ -98,6 +98,9 @@ def peer_messages(data: bytes) -> None:
     """Step messages of a peer whose greeting was accepted: they are refused, or Raft goes on."""
     member = RaftMember(Config(id=_ME, pre_vote=True, check_quorum=True), _store())
     checks = PeerChecks(member.raw, _ME)
+    # A node that has never heard a term takes any.
+    member.raw.step(Message(MessageType.HEARTBEAT, NodeId(_ME), NodeId(2), Term(2)))
+    member.work()
     numbers = _Bytes(data)
     for _ in range(_MESSAGES_MAX):
         if numbers.is_empty:
@@ -125,7 +128,12 @@ def _message(numbers: _Bytes) -> Message:
     kinds = tuple(MessageType)
     index, term = numbers.number(), numbers.number()
     entries = tuple(
-        Entry(Term(numbers.number()), LogIndex(index + 1 + at), EntryType(0), bytes([numbers.byte()]))
+        Entry(
+            Term(numbers.number()),
+            LogIndex(min(index + 1 + at, 2**64 - 1)),
+            EntryType(0),
+            bytes([numbers.byte()]),
+        )
         for at in range(numbers.byte() % 4)
     )
     snapshot = (

@@ -18,12 +18,13 @@ from controller_core.log.records import (
     decode_segment_head,
     find_records,
 )
-from controller_core.remoting import bodies, headers, node_bodies
+from controller_core.remoting import bodies, headers
 from controller_core.remoting.bodies import Body
 from controller_core.remoting.codes import SerializeType
 from controller_core.remoting.errors import BodyError, FrameError, HeaderError, RemotingProtocolError
 from controller_core.remoting.frame import CONTROL_BOUNDS, FrameDecoder, decode_frame, encode
 from controller_core.remoting.header import Header
+from controller_core.remoting.nodes import bodies as node_bodies
 from controller_core.remoting.numbers import LogOffset
 from controller_core.server.peers import codec as peer_codec
 from controller_core.server.peers.codec import PeerProtocolError

@@ -15,9 +15,12 @@ from typing import Final
 
 from testkit.kube.group import GroupView, KubeGroup
 from testkit.kube.kubectl import Cluster, Json, KubeError, program
+from testkit.kube.placement import lost_with, nodes_of_pods, place
 from testkit.kube.plain import NAME_SERVER, PlainGroup
+from testkit.kube.pods.consumer_pod import ConsumerPod
 from testkit.kube.pods.load_pod import LoadPod
 from testkit.kube.stack import harmed, kill_java_of, tool, without_provisioner
+from testkit.rocketmq.consumption import ConsumerCost, Received, consumer_cost
 from testkit.rocketmq.load import LoadSettings, Send, summarise
 
 KILL: Final = "kill"
@@ -44,6 +47,7 @@ THREADS: Final = 4
 _THREADS_KEY: Final = "sendMessageThreadPoolNums"
 _CONTROLLER_PORT: Final = 9880
 _COMPANION_PORT: Final = 9882
+_NS_PER_S: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,9 @@ class FaultCost:
         phases_ms: milliseconds after the fault by phase, those that were seen.
         problems: of each failed send, when it began and ended in milliseconds after
             the fault, and what it said.
+        consumers: what the push consumers of the topic noticed.
+        placement: the part that was brought to the master's node; empty for none.
+        lost_with: other parts that ran on the master's node when a node was harmed.
     """
 
     fault: str
@@ -68,6 +75,9 @@ class FaultCost:
     lost: int
     phases_ms: dict[str, float] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    consumers: ConsumerCost | None = None
+    placement: str = ""
+    lost_with: tuple[str, ...] = ()
 
 
 class EndpointWatch:
@@ -106,17 +116,31 @@ class EndpointWatch:
                 self.moved_ns = time.time_ns()
 
 
-async def measured(group: KubeGroup, image: str, name_server: str, fault: str, number: int) -> FaultCost:
+async def measured(
+    group: KubeGroup, image: str, name_server: str, fault: str, number: int, *, placement: str = ""
+) -> FaultCost:
     """Do one fault to a whole group, addressed with its members, and wait until it is whole again.
 
+    Args:
+        group: the group.
+        image: of the clients.
+        name_server: for the clients.
+        fault: one of `FAULTS`.
+        number: of the run, for the names of its pods and topic.
+        placement: the part that runs on the master's node; empty for any.
+
     Raises:
-        KubeError: the group, the load or the fault failed.
+        KubeError: the group, the load or the fault failed, or the placement is not possible.
     """
-    before = await group.until_at_home()
+    before = await place(group, placement) if placement else await group.until_at_home()
     nodes = await nodes_of_pods(group.cluster)
-    elsewhere = nodes.get(f"{group.name}-log-0", nodes[before.master])
+    # The clients' node is not harmed: that of the log replica, unless the master was placed there.
+    free = sorted(set(nodes.values()) - {nodes[before.master]})
+    elsewhere = nodes.get(f"{group.name}-log-0", "")
+    elsewhere = elsewhere if elsewhere in free else next(iter(free), nodes[before.master])
     first = before.master
-    async with _client(group.cluster, image, name_server, f"load-{fault}-{number}", elsewhere) as load:
+    beside = await lost_with(group, before.master) if fault in {FREEZE, CUT} else ()
+    async with _client(group.cluster, image, name_server, f"load-{fault}-{number}", elsewhere) as clients:
         if fault == AGAIN:
             await asyncio.sleep(BEFORE_S)
             before = await _succeeded(group, before)
@@ -134,7 +158,7 @@ async def measured(group: KubeGroup, image: str, name_server: str, fault: str, n
         held = await _held(group, before, fault_ns)
         if fault in {KILL, AGAIN}:
             await _renew(group.cluster, before.master)
-        cost, sends = await _account(load, fault, group.until_whole)
+        cost, sends = await _account(clients, fault, group.until_whole, fault_ns)
     if fault == AGAIN:
         await _renew(group.cluster, first)
     phases = await _phases(group, after, sends, fault_ns) | held
@@ -146,7 +170,7 @@ async def measured(group: KubeGroup, image: str, name_server: str, fault: str, n
         for send in sends
         if not send.acknowledged
     )
-    return replace(cost, phases_ms=phases, problems=problems)
+    return replace(cost, phases_ms=phases, problems=problems, placement=placement, lost_with=beside)
 
 
 async def measured_plain(group: PlainGroup, image: str, fault: str, number: int) -> FaultCost:
@@ -161,13 +185,13 @@ async def measured_plain(group: PlainGroup, image: str, fault: str, number: int)
     free = {node["metadata"]["name"] for node in await group.cluster.find("nodes")}
     free -= {nodes[f"broker-{member}"] for member in range(2)}
     elsewhere = min(free, default=harmed_node)
-    async with _client(group.cluster, image, NAME_SERVER, f"load-{fault}-{number}", elsewhere) as load:
+    async with _client(group.cluster, image, NAME_SERVER, f"load-{fault}-{number}", elsewhere) as clients:
         await asyncio.sleep(BEFORE_S)
-        await inject(group, before.master, fault, harmed_node, PLAIN_NODE_FAULT_S)
+        fault_ns = await inject(group, before.master, fault, harmed_node, PLAIN_NODE_FAULT_S)
         await asyncio.sleep(PLAIN_AFTER_S)
         if fault == KILL:
             await _renew(group.cluster, before.master)
-        cost, _ = await _account(load, f"{fault}, plain", group.until_whole)
+        cost, _ = await _account(clients, f"{fault}, plain", group.until_whole, fault_ns)
     return cost
 
 
@@ -190,36 +214,50 @@ async def _renew(cluster: Cluster, pod: str) -> None:
     await cluster.kubectl("delete", "pod", pod, "--grace-period=1", timeout_s=60.0)
 
 
-async def nodes_of_pods(cluster: Cluster) -> dict[str, str]:
-    """Return the node of each pod."""
-    return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in await cluster.find("pods")}
+@dataclass(frozen=True, slots=True)
+class _Clients:
+    """The producer and the consumers of one topic."""
+
+    load: LoadPod
+    consumers: ConsumerPod
 
 
 @contextlib.asynccontextmanager
 async def _client(
     cluster: Cluster, image: str, name_server: str, name: str, node: str
-) -> AsyncIterator[LoadPod]:
-    """Run the load, in a pod and on a topic of this name, on a node."""
+) -> AsyncIterator[_Clients]:
+    """Run the load and the consumers, in pods and on a topic of this name, on a node."""
     load = LoadPod(cluster, name, image, name_server, name)
+    consumers = ConsumerPod(cluster, f"{name}-consumers", image, name_server, name)
     settings = LoadSettings(threads=THREADS, rate=RATE)
+    selector = {"kubernetes.io/hostname": node}
     try:
-        await load.start(settings, node_selector={"kubernetes.io/hostname": node})
-        yield load
+        await load.start(settings, node_selector=selector)
+        await consumers.start(selector)
+        yield _Clients(load, consumers)
     finally:
         await load.remove()
+        await consumers.remove()
 
 
 async def _account(
-    load: LoadPod, fault: str, until_whole: Callable[[], Awaitable[object]]
+    clients: _Clients, fault: str, until_whole: Callable[[], Awaitable[object]], fault_ns: int
 ) -> tuple[FaultCost, list[Send]]:
     """End the load, read back from the whole group, return the cost without phases, and all sends."""
-    stats = await load.stop()
-    sends = await load.sends()
+    stats = await clients.load.stop()
+    sends = await clients.load.sends()
     await until_whole()
-    read = await load.read_back()
-    return FaultCost(
-        fault, stats.longest_gap_s * 1_000, stats.failed, stats.acknowledged, len(read.lost)
-    ), sends
+    read = await clients.load.read_back()
+    received: list[Received] = await clients.consumers.received()
+    cost = FaultCost(
+        fault,
+        stats.longest_gap_s * 1_000,
+        stats.failed,
+        stats.acknowledged,
+        len(read.lost),
+        consumers=consumer_cost(sends, received, fault_ns - round(BEFORE_S * _NS_PER_S)),
+    )
+    return cost, sends
 
 
 async def inject(
@@ -261,6 +299,13 @@ async def _phases(group: KubeGroup, after: GroupView, sends: list[Send], fault_n
             first.setdefault("two copies", int(event["ts_ns"]))
         if event["kind"] == "MasterElected" and event["attrs"].get("suspected_ns"):
             first.setdefault("suspected", int(event["attrs"]["suspected_ns"]))
+    kept = any(
+        "," in event["attrs"].get("sync_state_set_after", "")
+        for event in events
+        if event["kind"] == "MasterElected"
+    )
+    if kept and "RoleTaken" in first:
+        first["two copies"] = first["RoleTaken"]
     acknowledged = [send.end_ns for send in sends if send.acknowledged and send.start_ns > fault_ns]
     gap_start_ns = summarise(sends).gap_start_ns
     moments = {

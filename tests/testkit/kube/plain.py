@@ -1,7 +1,8 @@
 """The yardstick: RocketMQ as its own documents deploy it on Kubernetes, without any of ours.
 
 A name server, three of RocketMQ's own controllers (DLedger, their default), two brokers in controller mode
-whose address is their pod's. Timers are RocketMQ's defaults, and each requests as much CPU as ours do.
+whose address is their pod's. Timers are RocketMQ's defaults. All together request as much CPU as ours do,
+operator, companions and log replica included.
 `allAckInSyncStateSet` is on, since a comparison with brokers that may lose messages would be none;
 `minInSyncReplicas` is one, because with two brokers two would mean no writes after a failover.
 """
@@ -22,6 +23,12 @@ _BROKERS: Final = 2
 _CONTROLLER_PORT: Final = 9878
 _READY_TIMEOUT_S: Final = 240.0
 _MQADMIN_TIMEOUT_S: Final = 60.0
+BROKER_CPU: Final = "550m"
+"""As much as our broker (250m), its companion (250m) and half of the log replica (100m) request together."""
+CONTROLLER_CPU: Final = "167m"
+"""As our controller (100m), and a third of two operators (100m each)."""
+NAME_SERVER_CPU: Final = "200m"
+"""As our two name servers (100m each)."""
 _MEMORY: Final = "-Xms192m -Xmx{heap}m -XX:MaxDirectMemorySize=192m -Duser.home=/tmp"
 
 
@@ -139,9 +146,9 @@ def manifests() -> list[Json]:
         "mappedFileSizeCommitLog": "67108864",
     }
     return [
-        *java_set("nameserver", 1, start_script("mqnamesrv", {"listenPort": "9876"}), 256, "100m"),
-        *java_set("controller", _CONTROLLERS, start_script("mqcontroller", controller), 256, "100m"),
-        *java_set("broker", _BROKERS, start_script("mqbroker", broker), 512, "250m"),
+        *java_set("nameserver", 1, start_script("mqnamesrv", {"listenPort": "9876"}), 256, NAME_SERVER_CPU),
+        *java_set("controller", _CONTROLLERS, start_script("mqcontroller", controller), 256, CONTROLLER_CPU),
+        *java_set("broker", _BROKERS, start_script("mqbroker", broker), 512, BROKER_CPU),
     ]
 
 

@@ -170,7 +170,7 @@ MUTANTS = (
     Mutant(
         "a new master keeps the old SyncStateSet",
         "groups/elections/election.py",
-        "        sync_state_set=(winner,),\n",
+        "        sync_state_set=members,\n",
         "",
         schedules=20,
     ),
@@ -269,7 +269,7 @@ MUTANTS = (
         "an agent that ended counts as silent",
         "groups/liveness/node_agents.py",
         "        agent = self._agents.pop(channel_id, None)\n        if agent is not None:\n",
-        "        agent = self._agents.get(channel_id)\n        if agent is None:\n",
+        "        agent = self._agents.get(channel_id)\n        if not agent:\n",
         test="tests/simulation/test_lost_nodes.py",
     ),
     Mutant(
@@ -301,7 +301,7 @@ MUTANTS = (
         schedules=120,
     ),
     Mutant(
-        "a member that is heard during the question is lost",
+        "a heartbeat that comes during the question does not count",
         "server/elections/node_losses.py",
         "if count >= needed and self._is_lost(key)]",
         "if count >= needed]",
@@ -355,5 +355,26 @@ MUTANTS = (
         "        if FATE_UNKNOWN_FIELD in (answer.ext or {}):\n",
         "        if False:\n",
         test="tests/unit/server/requests/test_leader_rule.py",
+    ),
+    Mutant(
+        "a replica stays in the set although fewer copies acknowledge",
+        "server/proposals/log_ends.py",
+        "return replace(told, kept=tuple(kept)) if answers.all_acknowledge else told",
+        "return replace(told, kept=tuple(kept))",
+        test="tests/unit/server/proposals/test_asked_log_ends.py",
+    ),
+    Mutant(
+        "a broker stays in the set with the winner",
+        "groups/elections/kept_replicas.py",
+        " and not is_electable(group, member)",
+        "",
+        test="tests/unit/groups/elections/test_kept_replicas.py",
+    ),
+    Mutant(
+        "a new master drops its kept replica",
+        "groups/elections/kept_replicas.py",
+        "kept = set(record.sync_state_set_after) - {record.new_master_id}",
+        "kept: set[BrokerId] = set()",
+        test="tests/unit/server/proposals/test_kept_replicas.py",
     ),
 )

@@ -38,6 +38,15 @@ async def jars(version: str = DEFAULT_VERSION) -> Path:
     return await _fetched(version, version, _ARTIFACTS)
 
 
+async def name_server_jars(version: str) -> Path:
+    """Return the folder with the jars of a name server, of RocketMQ 4 as well.
+
+    Raises:
+        JarsUnavailableError: as of `jars`.
+    """
+    return await _fetched(f"name-server-{version}", version, ("namesrv",))
+
+
 async def client_jars(version: str = CLIENT_VERSION) -> Path:
     """Return the folder with the jar of RocketMQ's gRPC client for Java, which has all that it needs inside.
 

@@ -72,6 +72,12 @@ REFUSALS = (
     RefusedChange(
         "two controllers", "RocketMQCluster", {"controllers": {"replicas": 2}}, ("controllers.replicas", "2")
     ),
+    *(
+        RefusedChange(
+            f"version {version}", "RocketMQCluster", {"version": version}, (version, "5.1.1 or newer")
+        )
+        for version in ("5.0.0", "5.0.12", "5.1.0")
+    ),
     RefusedChange(
         "a controllers' volume that shrinks",
         "RocketMQCluster",

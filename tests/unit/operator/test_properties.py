@@ -117,7 +117,9 @@ def test_what_the_crd_admits_is_read_by_companion_replica_and_seed_as_it_was_mea
         serves=True,
     )
     replica = replica_config.from_texts(
-        _read_by_sidecar(replica_conf(owner, spec), setting_keys(replica_config.ReplicaConfig))
+        _read_by_sidecar(
+            replica_conf(owner, spec, RocketMQClusterSpec()), setting_keys(replica_config.ReplicaConfig)
+        )
     )
     seed_texts = _read_by_sidecar(seed_conf(owner, spec, "2"), setting_keys(seed_config.SeedConfig))
     seed = seed_config.from_texts(seed_texts | {"advertise": "10.0.0.1:10911"})

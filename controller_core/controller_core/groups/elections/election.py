@@ -7,8 +7,8 @@
     the logs that members told allow nobody                ->  no winner, see `log_ends`
     otherwise the policy (see `policy`) chooses:
       the recorded master                                  ->  keep: 2011; no change
-      another member                                       ->  0: master, higher epoch, set := {winner},
-                                                               set epoch + 1
+      another member                                       ->  0: master, higher epoch, set := {winner} and
+                                                               `kept_replicas`, set epoch + 1
       no winner, a broker or a person asked                ->  2012; no change of master or epoch
       no winner, the controller asked, with a master       ->  2004: master := none, epoch + 1; the set stays
       no winner, the controller asked, without a master    ->  2004; no change of epoch
@@ -41,6 +41,7 @@ from controller_core.groups.elections.first_elections import (
     next_epoch,
     next_set_epoch,
 )
+from controller_core.groups.elections.kept_replicas import set_of_winner
 from controller_core.groups.elections.policy import elect, is_electable
 from controller_core.groups.group import Change, Group, lost_master
 from controller_core.groups.keys import BrokerId
@@ -153,12 +154,13 @@ def _winner_with_a_past(
 
 
 def _take(group: Group, command: ElectMaster, winner: BrokerId, index: int, term: int) -> Change:
+    members = set_of_winner(group, command, winner)
     after = replace(
         group,
         master_id=winner,
         master_epoch=next_epoch(group, command),
-        sync_state_set=(winner,),
-        preceding_set=_preceding(group, winner),
+        sync_state_set=members,
+        preceding_set=_preceding(group, winner) if len(members) == 1 else (),
         set_epoch=next_set_epoch(group, command),
         lost_master=None,
         failure_reason="",

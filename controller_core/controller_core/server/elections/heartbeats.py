@@ -24,7 +24,7 @@ no connection.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
 from controller_core.groups.commands import LiveBroker
@@ -46,6 +46,7 @@ SLICE = 256
 """Deaths that are reported in one turn of the loop."""
 _TICK_MIN_S = 0.005
 _MS_PER_S = 1_000
+_ID_DIGITS_MAX = 19
 
 
 class HeartbeatReceiver:
@@ -227,6 +228,18 @@ class HeartbeatReceiver:
             confirm_offset=entry.confirm_offset,
             last_beat_age_ms=age_ms,
         )
+
+    def lease_ms(self, ext: Mapping[str, str]) -> int | None:
+        """Return for how much longer the member that a request names may be silent.
+
+        0 if this node does not take it for alive; None if the request names no member.
+        """
+        broker_id = ext.get("brokerId", "")
+        if not broker_id.isdecimal() or len(broker_id) > _ID_DIGITS_MAX:
+            return None
+        key = ReplicaKey(ext.get("clusterName", ""), ext.get("brokerName", ""), BrokerId(int(broker_id)))
+        entry = self.table.get(key)
+        return 0 if entry is None else max(0, entry.deadline_ms - self._clock.now_ms())
 
     async def run(self) -> None:
         """Find members that are silent for too long, until cancelled."""

@@ -1,7 +1,7 @@
 """Find members whose node is lost, and let them die before their own timeout; the leader only.
 
     every SCAN_S        the members that a silent agent named are judged (`groups.liveness.node_agents`)
-    `LOST` here         the other controllers are asked for their verdict, all at the same time
+    `LOST` here         this leader asks all other controllers for their verdict, at the same time
     a majority: `LOST`  the member is dead, with the cause NodeLost
     no majority         the next scan asks again, at the latest until the member's own timeout is over
 
@@ -28,7 +28,7 @@ from controller_core.raft.types import ConfState
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
-from controller_core.remoting.node_bodies import AskedMember, NodeAnswer, NodeQuestion
+from controller_core.remoting.nodes.bodies import AskedMember, NodeAnswer, NodeQuestion
 from controller_core.server.clock import Clock
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.logs import bind
@@ -43,7 +43,7 @@ GREET_S: Final = 1.0
 _log = logging.getLogger(__name__)
 
 
-class Membership(Protocol):
+class LeaderMembership(Protocol):
     """What this asks of the node."""
 
     @property
@@ -57,7 +57,7 @@ class Membership(Protocol):
         ...
 
 
-class Asker(Protocol):
+class ControllerQuestions(Protocol):
     """Sends questions to other controllers."""
 
     async def ask(self, node_id: int, request: RemotingCommand, timeout_s: float) -> RemotingCommand:
@@ -71,10 +71,10 @@ class NodeLosses:
     def __init__(
         self,
         *,
-        node: Membership,
+        node: LeaderMembership,
         own_id: int,
         heartbeats: HeartbeatReceiver,
-        others: Asker,
+        others: ControllerQuestions,
         config: LiveConfig,
         clock: Clock,
     ) -> None:
@@ -173,7 +173,7 @@ class NodeLosses:
                 self._older.discard(node_id)
                 return NodeAnswer.decode(bytes(answer.body)).verdicts
         except (ChannelError, TimeoutError, RemotingProtocolError) as error:
-            _log.debug("controller %d was asked about nodes: %s", node_id, error)
+            _log.debug("controller %d, a question about nodes: %s", node_id, error)
             return ()
         self._older.add(node_id)
         return ()

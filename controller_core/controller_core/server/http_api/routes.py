@@ -130,7 +130,11 @@ class NodeHttpServer:
 
     async def start(self, host: str, port: int) -> None:
         """Listen; a port in use raises OSError."""
-        self._port = HttpPort(self._application(), shutdown_s=_SHUTDOWN_S)
+        self._port = HttpPort(
+            self._application(),
+            shutdown_s=_SHUTDOWN_S,
+            unsent_bytes_max=limits.CONTROLLER_UNSENT_BYTES_MAX,
+        )
         await self._port.start(host, port, self.server_ssl)
 
     async def stop(self) -> None:

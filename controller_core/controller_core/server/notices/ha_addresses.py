@@ -112,13 +112,16 @@ class HaAddresses:
             self._failed(master_address, error)
             return
         self._refusals.answered(master_address)
-        for address in slaves:
-            try:
-                await ask_or_raise(self._ask, address, RequestCode.EXCHANGE_BROKER_HA_INFO, header.to_ext())
-            except ASK_ERRORS as error:
-                self._failed(address, error)
-            else:
-                self._refusals.answered(address)
+        # Side by side: a slave whose node is gone must not keep the others from their master.
+        await asyncio.gather(*(self._tell_one(address, header) for address in slaves))
+
+    async def _tell_one(self, address: str, header: ExchangeHAInfoRequestHeader) -> None:
+        try:
+            await ask_or_raise(self._ask, address, RequestCode.EXCHANGE_BROKER_HA_INFO, header.to_ext())
+        except ASK_ERRORS as error:
+            self._failed(address, error)
+        else:
+            self._refusals.answered(address)
 
     def _failed(self, address: str, error: Exception) -> None:
         if isinstance(error, RefusedError):

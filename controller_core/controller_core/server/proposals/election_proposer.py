@@ -5,6 +5,9 @@ Every election passes here, whether a broker, a person or the leader itself aske
     take the epochs that living members tell -> guard the writes of a living master (`write_guard`), or detach
     the log replicas of a silent one (`replica_detacher`) and take the ends of its slaves' logs (`log_ends`)
     -> propose -> follow up (`election_follow_up`) -> lift the guard
+
+While this node leads newly, brokers may still send their requests to the leader before it. So the election
+keeps the log replicas that detached in the set (`groups.elections.kept_replicas`).
 """
 
 import asyncio
@@ -51,6 +54,7 @@ class ElectionProposer:
         clock: Clock,
         metrics: Metrics,
         may_notify: Callable[[], bool],
+        leads_newly: Callable[[], bool],
     ) -> None:
         self._state = state
         self._proposer = proposer
@@ -62,6 +66,7 @@ class ElectionProposer:
         self._clock = clock
         self._metrics = metrics
         self._may_notify = may_notify
+        self._leads_newly = leads_newly
         self._tasks: set[asyncio.Task[Outcome]] = set()
 
     async def elect(self, command: ElectMaster) -> Outcome:
@@ -104,8 +109,8 @@ class ElectionProposer:
             if self._may_notify():
                 guarded = await self._guards.before(command)
                 if guarded is command:
-                    await self._detacher.detach_before(command)
-                    guarded = await self._log_ends.before(command)
+                    answered = await self._detacher.detach_before(command)
+                    guarded = await self._log_ends.before(command, answered if self._leads_newly() else ())
         except SwitchoverRefusedError as error:
             _log.warning(
                 "a switchover is refused", extra=bind(broker_group=command.broker_name, error=str(error))

@@ -6,7 +6,8 @@ Its notice and its first act.
 
 Only the leader learns what happens after the commit, so it proposes these times as a second command, and as a
 third if the new master needs longer than `RECORD_SOON_S` to act. Each record is proposed once: if it is lost,
-a time is missing from the history, and no decision depends on it.
+a time is missing from the history. If the new master's set has other members from the election on, its first
+act is recorded at once, because the operator waits for that event.
 """
 
 import asyncio
@@ -36,15 +37,23 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Watch:
-    """One election whose later times are still missing."""
+    """One election whose later times are still missing.
+
+    Attributes:
+        has_copies: the new master's set has other members already, so clients can use it when it acts.
+        taken: set with `role_taken`.
+        done: set when every time is known, or another election is watched.
+    """
 
     member: ReplicaKey
     epoch: MasterEpoch
     committed: Stamp | None
     expires_s: float
+    has_copies: bool
     noticed: Stamp | None = None
     role_taken: Stamp | None = None
     first_beat: Stamp | None = None
+    taken: asyncio.Event = field(default_factory=asyncio.Event)
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -72,10 +81,12 @@ class FailoverTimesRecorder:
             return
         member = ReplicaKey(*master.key, master.master_id)
         expires_s = asyncio.get_running_loop().time() + ROLE_TAKEN_WITHIN_S
-        watch = _Watch(member, master.master_epoch, committed, expires_s)
+        has_copies = len(master.sync_state_set) > 1
+        watch = _Watch(member, master.master_epoch, committed, expires_s, has_copies)
         replaced = self._watches.get(member)
         self._watches[member] = watch
         if replaced is not None:
+            replaced.taken.set()
             replaced.done.set()
         task = asyncio.create_task(self._record(watch))
         self._tasks.add(task)
@@ -97,6 +108,7 @@ class FailoverTimesRecorder:
             watch.first_beat = stamp
         if epoch >= watch.epoch and watch.role_taken is None:
             watch.role_taken = stamp
+            watch.taken.set()
         if watch.role_taken is not None and watch.first_beat is not None:
             watch.done.set()
 
@@ -108,8 +120,11 @@ class FailoverTimesRecorder:
 
     async def _record(self, watch: _Watch) -> None:
         """Record the known times soon, and later times once more."""
+        soon_s = asyncio.get_running_loop().time() + RECORD_SOON_S
         try:
-            if not await _within(watch.done, asyncio.get_running_loop().time() + RECORD_SOON_S):
+            if not await _within(watch.taken if watch.has_copies else watch.done, soon_s):
+                await self._record_now(watch)
+            if watch.has_copies and await _within(watch.taken, watch.expires_s) and not watch.done.is_set():
                 await self._record_now(watch)
             if await _within(watch.done, watch.expires_s):
                 await self._record_now(watch)

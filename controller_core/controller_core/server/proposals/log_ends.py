@@ -23,9 +23,11 @@ Source: AdminBrokerProcessor.getBrokerEpochCache, getBrokerConfig of 5.5.0.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec.structs import replace
 
 from controller_core.groups.commands import ElectMaster
 from controller_core.groups.elections.log_ends import copies_of, fewest_copies, must_ask, with_log_ends
@@ -77,8 +79,13 @@ class LogEnds:
         self._ask = ask
         self._forget = forget
 
-    async def before(self, command: ElectMaster) -> ElectMaster:
-        """Return the election with what living members told; as it is if their answers cannot matter."""
+    async def before(self, command: ElectMaster, kept: Collection[BrokerId] = ()) -> ElectMaster:
+        """Return the election with what living members told; as it is if their answers cannot matter.
+
+        Args:
+            command: the election, with the ends of the last heartbeats.
+            kept: log replicas that stay in the set, if every member of it acknowledges.
+        """
         group = self._state.find_one(command.broker_name, command.cluster)
         if group is None or not must_ask(group, command):
             return command
@@ -93,7 +100,7 @@ class LogEnds:
             withheld=told.withheld,
         )
         _log.log(logging.WARNING if told.withheld else logging.INFO, "members told their logs", extra=fields)
-        return told
+        return replace(told, kept=tuple(kept)) if answers.all_acknowledge else told
 
     async def _answers(self, group: Group, members: list[BrokerId]) -> _Answers:
         answers = _Answers()

@@ -20,12 +20,14 @@ log replica is not protected.
 """
 
 import asyncio
+import itertools
 import logging
 from typing import Final
 
 from controller_core.groups.commands import ElectMaster
 from controller_core.groups.elections.election import would_end
 from controller_core.groups.group import Group
+from controller_core.groups.keys import BrokerId
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.headers import NotifyBrokerRoleChangedRequestHeader
@@ -44,21 +46,24 @@ class ReplicaDetacher:
         self._state = state
         self._ask = ask
 
-    async def detach_before(self, command: ElectMaster) -> None:
-        """Return when every living log replica of the set has detached, or its time is over."""
+    async def detach_before(self, command: ElectMaster) -> tuple[BrokerId, ...]:
+        """Return the living log replicas of the set that answered, when all have or their time is over."""
         group = self._state.find_one(command.broker_name, command.cluster)
         if group is None:
-            return
+            return ()
         alive = {broker.id for broker in command.alive}
-        replicas = [
-            replica.address
+        replicas = {
+            broker_id: replica.address
             for broker_id, replica in sorted(group.replicas.items())
             if not replica.electable and broker_id in alive and broker_id in group.sync_state_set
-        ]
-        if replicas and would_end(group, command):
-            await asyncio.gather(*(self._detach(group, address) for address in replicas))
+        }
+        if not replicas or not would_end(group, command):
+            return ()
+        answered = await asyncio.gather(*(self._detach(group, address) for address in replicas.values()))
+        return tuple(itertools.compress(replicas, answered))
 
-    async def _detach(self, group: Group, address: str) -> None:
+    async def _detach(self, group: Group, address: str) -> bool:
+        """Ask one replica; return whether it answered."""
         header = NotifyBrokerRoleChangedRequestHeader(master_epoch=group.master_epoch)
         who = {"broker_group": str(group.key), "epoch": group.master_epoch, "address": address}
         try:
@@ -68,9 +73,10 @@ class ReplicaDetacher:
                 )
         except ASK_ERRORS as error:
             _log.warning("a log replica did not detach from its master", extra=bind(**who, error=str(error)))
-            return
+            return False
         if answer.remark:
             _log.warning(
                 "a log replica detached from its master with a remark",
                 extra=bind(**who, remark=answer.remark),
             )
+        return True

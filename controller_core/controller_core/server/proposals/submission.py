@@ -5,12 +5,14 @@ Submit a command, report a seen epoch.
 
 import ssl
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
-from controller_core.groups.commands import AnyCommand, ElectMaster
-from controller_core.groups.keys import ReplicaKey
-from controller_core.groups.replies import Outcome
+from controller_core.groups.commands import AlterSyncStateSet, AnyCommand, ElectMaster
+from controller_core.groups.elections.kept_replicas import drops_too_early
+from controller_core.groups.keys import ReplicaKey, comma_list
+from controller_core.groups.replies import GroupReply, Outcome
 from controller_core.groups.state import GroupsState
+from controller_core.remoting.codes import ResponseCode
 from controller_core.server.clock import Clock
 from controller_core.server.common.metrics import Metrics
 from controller_core.server.notices.notice_order import RoleChanges
@@ -23,6 +25,9 @@ from controller_core.server.proposals.log_ends import LogEnds
 from controller_core.server.proposals.proposer import CommandProposer, ProposingNode
 from controller_core.server.proposals.replica_detacher import ReplicaDetacher
 from controller_core.server.write_guards.write_guard import WriteGuards
+
+_NO_EPOCH: Final = {"newSyncStateSetEpoch": 0}
+"""RocketMQ sends this header with a refusal too."""
 
 
 class CommandSubmitter:
@@ -44,9 +49,11 @@ class CommandSubmitter:
         *,
         alive_of: AliveOf,
         may_notify: Callable[[], bool],
+        leads_newly: Callable[[], bool],
         dial_at: Callable[[str], str] = str,
         broker_ssl: ssl.SSLContext | None = None,
     ) -> None:
+        self._state = state
         self._proposer = CommandProposer(node, metrics)
         self._recorder = FailoverTimesRecorder(clock, self._proposer.propose)
         self._watched = self._recorder.watched
@@ -74,6 +81,7 @@ class CommandSubmitter:
             clock=clock,
             metrics=metrics,
             may_notify=may_notify,
+            leads_newly=leads_newly,
         )
 
     def submit(self, command: AnyCommand) -> Coroutine[Any, Any, Outcome]:
@@ -84,9 +92,25 @@ class CommandSubmitter:
         Raises:
             NotLeaderError, ProposalDroppedError, ProposalLostError: as `CommandProposer.propose`.
         """
-        if isinstance(command, ElectMaster):
-            return self._elections.elect(command)
-        return self._proposer.propose(command)
+        match command:
+            case ElectMaster():
+                return self._elections.elect(command)
+            case AlterSyncStateSet():
+                return self._alter(command)
+            case _:
+                return self._proposer.propose(command)
+
+    async def _alter(self, command: AlterSyncStateSet) -> Outcome:
+        """Propose another SyncStateSet, unless it drops a replica that the election has just kept."""
+        group = self._state.find_one(command.broker_name, command.cluster)
+        if group is not None:
+            record = self._state.history.failover(group.key, group.master_epoch)
+            if early := drops_too_early(group, record, command):
+                remark = f"The election has just kept {comma_list(early)} in the SyncStateSet"
+                return Outcome(
+                    GroupReply(ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED, _NO_EPOCH, remark)
+                )
+        return await self._proposer.propose(command)
 
     def saw_epoch(self, key: ReplicaKey, epoch: int, *, is_beat: bool) -> None:
         """Learn that a member acts in an epoch.

@@ -221,13 +221,13 @@ class Handlers:
             controller_leader_address="" if leader is None else leader.address,
             is_leader=leader is not None and leader.name == settings.self_id,
             peers=format_peers(peers),
+            lease_ms=self._heartbeats.lease_ms(request.ext or {}),
         )
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
 
     def _get_config(self, _channel_id: int, request: RemotingCommand) -> RemotingCommand:
-        return RemotingCommand.response_to(
-            request, ResponseCode.SUCCESS, body=self._config.listing().encode()
-        )
+        listing = self._config.listing().encode()
+        return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=listing)
 
     async def _update_config(self, _channel_id: int, request: RemotingCommand) -> RemotingCommand:
         try:

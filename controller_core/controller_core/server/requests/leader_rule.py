@@ -1,7 +1,8 @@
 """Route a request that only the leader may serve, within a time limit.
 
     this node leads             ->  serve it here
-    another node leads          ->  ask it (`forwarding`), unless the request was forwarded already
+    another node leads          ->  ask it (`forwarding`), unless the request was forwarded already; the next
+                                    one, if that leads before an answer comes and a repetition is harmless
     no node leads               ->  wait for a leader, at most `HOLD_S`
     it was refused unserved     ->  try again: the leader changed, or the log could not take it
     its result is unknown       ->  try again if a repetition is harmless, else 2007
@@ -33,6 +34,8 @@ from controller_core.server.requests.forwarding import FATE_UNKNOWN_FIELD, Forwa
 ANSWER_WITHIN_S: Final = 2.5
 HOLD_S: Final = 1.0
 _RETRY_S: Final = 0.02
+_LOOK_AGAIN_S: Final = 0.05
+"""Between two looks whether another node leads, while the leader does not answer."""
 
 # A repetition of these is harmless: reads, claims (their check code identifies them), registrations, and
 # elections, which answer 2011 to a repetition. A repeated 1001 or 1011 would get a failure as its answer.
@@ -121,12 +124,31 @@ class LeaderRule:
         leader_id = self._node.leader_id
         if leader_id is None or leader_id == self._self_id or is_forwarded(request):
             return None
-        answer = await self._forwarder.call(leader_id, request, cluster())
+        answer = await self._answer_of(leader_id, request, cluster())
+        if answer is None:
+            return None
         if answer.code != ResponseCode.CONTROLLER_NOT_LEADER:
             return answer
         if FATE_UNKNOWN_FIELD in (answer.ext or {}):
             raise ProposalLostError("the leader lost leadership before it applied the request")
         return None
+
+    async def _answer_of(
+        self, leader_id: int, request: RemotingCommand, cluster: str
+    ) -> RemotingCommand | None:
+        """Return the leader's answer; None once another leads and a repetition is harmless.
+
+        Why not wait for the first: it may be on a node that is gone, and its connection stays open.
+        """
+        calling = asyncio.ensure_future(self._forwarder.call(leader_id, request, cluster))
+        try:
+            while not (await asyncio.wait({calling}, timeout=_LOOK_AGAIN_S))[0]:
+                if request.code in _REPEATABLE and self._node.leader_id not in {leader_id, None}:
+                    return None
+            return await calling
+        finally:
+            calling.cancel()
+            await asyncio.gather(calling, return_exceptions=True)
 
 
 def _cancelled_by_another_too() -> bool:

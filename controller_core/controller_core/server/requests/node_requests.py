@@ -1,6 +1,6 @@
 """Our own requests about nodes: heartbeats of node agents (30904), and a controller's question (30905).
 
-Every node serves them from its own tables. `remoting.node_bodies` bounds the bodies; `sender_rules` checks
+Every node serves them from its own tables. `remoting.nodes.bodies` bounds the bodies; `sender_rules` checks
 the senders of heartbeats.
 """
 
@@ -12,7 +12,7 @@ from controller_core.groups.liveness.node_agents import CONFIRM_EARLY_MS
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.remoting.node_bodies import NodeAnswer, NodeHeartbeat, read_heartbeat, read_question
+from controller_core.remoting.nodes.bodies import NodeAnswer, NodeHeartbeat, read_heartbeat, read_question
 from controller_core.server.clock import Clock
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
 

@@ -31,6 +31,7 @@ from controller_core.remoting.errors import FrameError, RemotingProtocolError
 from controller_core.remoting.frame import CONTROL_BOUNDS, PreparedAnswer
 from controller_core.server.common.metrics import Metrics, PortNumbers
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
+from controller_core.server.requests import older_protocol
 from controller_core.server.requests.handlers import Handlers
 from controller_core.server.requests.sender_rules import SenderRules
 
@@ -115,7 +116,7 @@ class RemotingServer:
             refusal = self._rules.refusal(channel_id, request, has_certificate=connection.has_certificate)
             answer = refusal or self._handlers.handle(channel_id, request)
         except RemotingProtocolError as error:
-            answer = failure(request, error)
+            answer = older_protocol.refusal(request, error)
         if isinstance(answer, PreparedAnswer):
             self._metrics.request(request.code, answer.command.code)
             return answer
@@ -146,7 +147,7 @@ class RemotingServer:
         try:
             response = await answer
         except RemotingProtocolError as error:
-            response = failure(request, error)
+            response = older_protocol.refusal(request, error)
         except Exception as error:
             _log.exception("request %d from %s failed", request.code, connection.peer)
             response = failure(request, error)

@@ -4,7 +4,7 @@
 |---|---|
 | 1009, 1011, 1002 with `designateElect` | loopback, a certificate, `rmqhaToken`; `plainAdminRequests` |
 | 1001 | the master that it names |
-| 30904 | loopback, a certificate, `rmqhaToken` with the token of the agents (`remoting.node_token`) |
+| 30904 | loopback, a certificate, `rmqhaToken` with the token of the agents (`remoting.nodes.token`) |
 | every other one | everybody |
 
 Every other request is either a read, or what a broker may say of itself before any node can know it.
@@ -45,7 +45,7 @@ from controller_core.remoting import headers
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import HeaderError, shown
-from controller_core.remoting.node_token import node_token
+from controller_core.remoting.nodes.token import node_token
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.requests.answers import not_leader
 from controller_core.server.requests.forwarding import TOKEN_FIELD, is_forwarded

@@ -22,7 +22,7 @@ import base64
 from collections.abc import Mapping
 from typing import Final
 
-from controller_core.remoting.node_token import node_token
+from controller_core.remoting.nodes.token import node_token
 from rocketmq_operator.api.cluster import NODE_TIMEOUT_MS_DEFAULT, RocketMQClusterSpec
 from rocketmq_operator.api.common import Placement
 from rocketmq_operator.plan.common import names, parts
@@ -96,8 +96,8 @@ def controller_conf(owner: Owner, spec: RocketMQClusterSpec) -> str:
     values = {
         "controllerDLegerGroup": owner.name,
         "controllerStorePath": CONTROLLER_STORE,
-        "enableElectUncleanMaster": "false",
-        "notifyBrokerRoleChanged": "true",
+        "enableElectUncleanMaster": str(spec.controllers.enable_elect_unclean_master).lower(),
+        "notifyBrokerRoleChanged": str(spec.controllers.notify_broker_role_changed).lower(),
         # The address of a broker that was replaced leads to its successor for a while, even if it is elected
         # again in that time.
         "directAddresses": "true",

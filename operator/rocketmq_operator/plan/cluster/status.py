@@ -33,9 +33,6 @@ KNOWN_BROKEN: Final = {
     "5.3.2": "slaves of 5.3.2 empty their topic table, so that topics are gone after a failover",
     "5.3.3": "slaves of 5.3.3 empty their topic table, so that topics are gone after a failover",
 }
-_BY_ADDRESS_PREFIXES: Final = ("5.0.", "5.1.0")
-"""Versions whose controllers know members by address. 5.1.1 brought broker ids, and requests 1012 and 1013
-for them."""
 
 
 def cluster_status(observed: ObservedCluster, plan: ResourcePlan) -> RocketMQClusterStatus:
@@ -128,11 +125,6 @@ def _proxy_ready(observed: ObservedCluster, ready: int, troubles: Sequence[Membe
 
 def known_problem(version: str) -> str | None:
     """Return why a version of RocketMQ must not be used; None if no reason is known."""
-    if version.startswith(_BY_ADDRESS_PREFIXES):
-        return (
-            f"brokers of {version} speak an older controller protocol, with addresses for broker ids: "
-            "they cannot register; expected 5.1.1 or newer"
-        )
     return KNOWN_BROKEN.get(version)
 
 

@@ -8,7 +8,7 @@ from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import quantity
 from rocketmq_operator.plan.common.shaping.override import PodRefusedError
 
-JAVA_RUN: Final = """# The public start scripts do not pass signals on, \
+JAVA_STOP: Final = """# The public start scripts do not pass signals on, \
 and process 1 ignores those that it has no handler for.
 stop() {
   for process in /proc/[0-9]*; do
@@ -16,12 +16,14 @@ stop() {
   done
 }
 trap stop TERM INT
-sh "$ROCKETMQ_HOME/bin/$program" "$@" &
-# `wait` ends at a signal too; `code` is how the process ended.
+"""
+JAVA_START: Final = 'sh "$ROCKETMQ_HOME/bin/$program" "$@" &\n'
+JAVA_WAIT: Final = """# `wait` ends at a signal too; `code` is how the process ended.
 code=0
 wait $! || code=$?
 while kill -0 $! 2>/dev/null; do code=0; wait $! || code=$?; done
 """
+JAVA_RUN: Final = JAVA_STOP + JAVA_START + JAVA_WAIT
 """The part of each start script that runs a Java process; needs `program`, and its arguments as the script's
 own.
 

@@ -18,6 +18,8 @@ HOLD: Final = "hold"
 """What that port is called in a pod."""
 BROKER_METRICS_PORT: Final = 5557
 COMPANION_HTTP_PORT: Final = 9882
+LEASE_PORT: Final = 9884
+"""The companion's port for the guard of the broker's write lease, on the pod's loopback only."""
 NAME_SERVER_PORT: Final = 9876
 CONTROLLER_PORT: Final = 9878
 CONTROLLER_RAFT_PORT: Final = CONTROLLER_PORT + 1

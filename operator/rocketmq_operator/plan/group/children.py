@@ -21,7 +21,7 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import DeletionPolicy
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.common import names, parts
-from rocketmq_operator.plan.common.java import JAVA_RUN, java_options
+from rocketmq_operator.plan.common.java import java_options
 from rocketmq_operator.plan.common.objects import (
     BROKER,
     Json,
@@ -35,47 +35,16 @@ from rocketmq_operator.plan.common.properties import plain_settings, properties
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
 from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
 from rocketmq_operator.plan.group.companion import (
-    HELD_AFTER_S,
     companion,
     companion_conf,
     leave_before_stop,
-    until_port_is_free,
 )
 from rocketmq_operator.plan.group.seed_container import seed, seed_conf, seed_start
+from rocketmq_operator.plan.group.start_scripts import FIND_ADDRESS, REPLICA_START, broker_start
 
 REMOTING: Final = "remoting"
 BROKER_PORTS: Final = {REMOTING: names.BROKER_PORT, "fast": names.BROKER_FAST_PORT}
 _REPLICA_PORTS: Final = {REMOTING: names.REPLICA_PORT, "http": names.REPLICA_HTTP_PORT}
-
-_FIND_ADDRESS: Final = f"""address=
-while IFS== read -r name value; do
-  if [ "$name" = "$POD_NAME" ]; then address=$value; fi
-done <{names.CONFIG_PATH}/addresses
-if [ -z "$address" ]; then echo "no address for $POD_NAME yet" >&2; exit 1; fi
-"""
-_BROKER_START: Final = f"""#!/bin/sh
-# Adds to the shared configuration what only this pod knows: the address it announces and its own.
-set -eu
-{_FIND_ADDRESS}{until_port_is_free(names.BROKER_PORT)}config={names.SCRATCH_PATH}/broker.conf
-cat {names.CONFIG_PATH}/broker.conf >"$config"
-printf '\\nbrokerIP1=%s\\nbrokerIP2=%s\\n' "$address" "$POD_IP" >>"$config"
-# With a proxy inside it is mqproxy that starts the broker: `mqbroker --enable-proxy` does the same, \
-and takes fewer settings.
-if [ -e {names.CONFIG_PATH}/{CONF_FILE} ]; then
-  program=mqproxy
-  set -- -bc "$config" -pc {names.CONFIG_PATH}/{CONF_FILE}
-else
-  program=mqbroker
-  set -- -c "$config"
-fi
-{JAVA_RUN}sleep {HELD_AFTER_S}
-{until_port_is_free(names.BROKER_PORT)}exit "$code"
-"""
-_REPLICA_START: Final = f"""#!/bin/sh
-set -eu
-{_FIND_ADDRESS}exec ha-sidecar replica -c {names.CONFIG_PATH}/replica.conf \\
-  --advertise "$address:{names.REPLICA_PORT}" --ha-advertise "$POD_IP:{names.REPLICA_HA_PORT}"
-"""
 
 CONNECT_TIMEOUT_MS: Final = 500
 """How long a broker tries to reach somebody.
@@ -171,7 +140,7 @@ def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpe
     return properties(dict(sorted(changeable.items())) | dict(sorted(owned.items())))
 
 
-def replica_conf(owner: Owner, spec: BrokerGroupSpec) -> str:
+def replica_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
     """Return what all log replicas of the group share."""
     values = {
         "cluster": spec.cluster,
@@ -186,6 +155,8 @@ def replica_conf(owner: Owner, spec: BrokerGroupSpec) -> str:
         "heartbeat-interval-ms": str(spec.failover.heartbeat_interval_ms),
         "heartbeat-timeout-ms": str(spec.failover.heartbeat_timeout_ms),
     }
+    if cluster.controllers.enable_elect_unclean_master:
+        values["unclean-election"] = "true"
     return plain_settings(values)
 
 
@@ -221,11 +192,11 @@ def fixed_children(
     data = {
         "broker.conf": broker_conf(owner, spec, cluster),
         "companion.conf": companion_conf(owner, spec, cluster),
-        "replica.conf": replica_conf(owner, spec),
+        "replica.conf": replica_conf(owner, spec, cluster),
         "seed.conf": _seed_conf(owner, spec),
-        "start-broker.sh": _BROKER_START,
-        "start-replica.sh": _REPLICA_START,
-        "start-seed.sh": seed_start(_FIND_ADDRESS),
+        "start-broker.sh": broker_start(spec),
+        "start-replica.sh": REPLICA_START,
+        "start-seed.sh": seed_start(FIND_ADDRESS),
         "addresses": "".join(f"{name}={address}\n" for name, address in sorted(addresses.items())),
         **_proxy_file(owner, spec, cluster),
     }
@@ -282,7 +253,7 @@ def broker_set(
     )
     configuration = digest(
         broker_conf(owner, spec, cluster),
-        _BROKER_START,
+        broker_start(spec),
         companion_conf(owner, spec, cluster),
         _seed_conf(owner, spec),
         *_proxy_file(owner, spec, cluster).values(),
@@ -318,7 +289,7 @@ def log_replica_set(
         readinessProbe=parts.http_probe("/readyz", http, period_s=1),
         volumeMounts=parts.mounts(data=True),
     )
-    configuration = digest(replica_conf(owner, spec), _REPLICA_START)
+    configuration = digest(replica_conf(owner, spec, cluster), REPLICA_START)
     name = names.log_set(owner.name)
     pod = _pod(owner, container, parts.OUR_USER, hosts)
     return _stateful_set(owner, spec, name, "log-replica", replicas, (pod, configuration))

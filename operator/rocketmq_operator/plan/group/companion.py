@@ -54,6 +54,15 @@ them.
 """
 
 
+_LEASE_MS_MIN: Final = 200
+"""For controllers of an older release, which do not tell the lease: the guard's margin and a question."""
+
+
+def has_lease(spec: BrokerGroupSpec) -> bool:
+    """Say whether masters hold a write lease: where another broker may be elected, in every durability."""
+    return spec.replicas > 1
+
+
 def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
     """Return what all companions of the group share."""
     values = {
@@ -74,6 +83,10 @@ def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQCluster
         "state": _STATE,
         "deadline-s": str(HANDOVER_DEADLINE_S),
     }
+    if has_lease(spec):
+        timing = spec.failover
+        lease_ms = max(_LEASE_MS_MIN, timing.heartbeat_timeout_ms - timing.heartbeat_interval_ms)
+        values |= {"lease-port": str(names.LEASE_PORT), "lease-ms": str(lease_ms)}
     return plain_settings(values)
 
 

@@ -17,13 +17,11 @@ Theory of operation. Each look finds the first line that holds; nothing is remem
 
 One volume is given up at a time, so that the others copy the log to its successor before the next one goes.
 
-What a forced deletion rests on. Nothing stops a broker on a node that is cut off: companions on Kubernetes
-have no fence.
-- The controllers elected another master seconds after the cut; the deletion follows at least 30 s later and
-  adds no second master.
-- Under AllInSync and Quorum a master alone on its node acknowledges nothing, because `minInSyncReplicas`
-  is 2. With another member on its side of the cut it may acknowledge writes, and under Async it may do so
-  alone. Those writes are lost, with or without the deletion.
+What a forced deletion rests on.
+- A master on a node that is cut off has stood still since its write lease ran out, before another one was
+  elected (`plan.group.lease_guard`). The deletion follows at least 30 s later. When the node is back, the
+  guard ends the broker.
+- A group of one broker has no lease. Its broker may acknowledge writes on its side of the cut.
 - An attachable volume is detached from the lost node by Kubernetes and its storage driver; the operator does
   not check that the node is off. A driver that lets two nodes write to one volume makes the deletion unsafe.
 

@@ -5,8 +5,8 @@ from random import Random
 
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.remoting.node_bodies import NamedMember, NodeHeartbeat
-from controller_core.remoting.node_token import node_token
+from controller_core.remoting.nodes.bodies import NamedMember, NodeHeartbeat
+from controller_core.remoting.nodes.token import node_token
 from controller_core.server.requests.forwarding import TOKEN_FIELD
 from testkit.sim.brokers.broker_calls import ControllerLinks
 from testkit.sim.loop.simulated_network import Network

@@ -3,8 +3,8 @@
 It keeps every heartbeat that came in, at every controller, and looks back when a member is declared lost:
 
     N1  the member was silent for nearly `NODE_TIMEOUT_S`, and so were all agents whose newest word names it
-    N2  one of these agents had named it for nearly `TRUST_S`, and no member that it names was heard when the
-        agent should have been
+    N2  one of these agents had named it for nearly `TRUST_S`, and missed no heartbeat before the last one of
+        the members that it names
     N3  the controller itself was awake all the time
     N4  a majority of the controllers had heard neither, give or take the time of a question
 
@@ -53,7 +53,7 @@ class Heard:
         return [agent for agent in self.agents.values() if key in agent.named_since_s]
 
     def times_s(self, key: ReplicaKey) -> list[float]:
-        """Return when a member or an agent that names it was heard."""
+        """Return the times of all heartbeats of a member and of the agents that name it."""
         agents = (time_s for agent in self.naming(key) for time_s in agent.beats_s)
         return sorted((*self.members.get(key, ()), *agents))
 
@@ -130,7 +130,7 @@ class LostNodes:
     def _is_reliable(self, heard: Heard, agent: HeardAgent, key: ReplicaKey) -> bool:
         last_s = agent.beats_s[-1]
         doubt_s = last_s + max(DOUBT_S, 1.1 * agent.longest_s())
-        # Why not while the controller was stopped: it reads then what came in before.
+        # Why not while the controller was stopped: it then reads older heartbeats.
         began_s = max(doubt_s, heard.process.thawed_s + DOUBT_S)
         heard_since = any(
             time_s > began_s for other in agent.named_since_s for time_s in heard.members.get(other, ())
@@ -138,7 +138,7 @@ class LostNodes:
         return last_s - agent.named_since_s[key] >= TRUST_S and not heard_since
 
     def _is_silent(self, heard: Heard, key: ReplicaKey) -> bool:
-        """Whether neither was heard for a while that ended within the last question."""
+        """Whether both were silent for a while that ended within the last question."""
         now_s = self._loop.now_s
         if not heard.process.alive:
             return False

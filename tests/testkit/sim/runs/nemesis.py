@@ -92,7 +92,6 @@ class Nemesis:
         self._killed: Counter[Fault | NodeFault] = Counter()
         self._node_faults = NodeFaults(world, random)
         self._acts: dict[Fault | NodeFault, Callable[[], bool]] = {
-            **self._node_faults.acts,
             Fault.CONTROLLER_KILL: self._kill_controller,
             Fault.CONTROLLER_POWER: self._cut_power,
             Fault.CONTROLLER_TORN: lambda: self._on_disk(ControllerHost.tear_next_write),
@@ -114,6 +113,7 @@ class Nemesis:
             Fault.EVERYTHING: self._kill_all,
             Fault.LEADER_AND_MASTER: self._kill_leader_and_master,
         }
+        self._acts.update(self._node_faults.acts.items())
 
     def strike(self) -> float:
         """Inject one fault, if it is possible now; return the seconds until the next."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from random import Random
 
-from controller_core.remoting.node_bodies import NamedMember
+from controller_core.remoting.nodes.bodies import NamedMember
 from testkit.sim.brokers.node_agent import SimulatedAgent
 from testkit.sim.runs.world import World
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from controller_core.groups.keys import GroupKey
-from controller_core.remoting.node_bodies import NamedMember
+from controller_core.remoting.nodes.bodies import NamedMember
 from controller_core.server.controller import Controller
 from testkit.sim.brokers.broker import IN_SYNC_MIN, SimulatedBroker
 from testkit.sim.brokers.broker_calls import BEAT_S

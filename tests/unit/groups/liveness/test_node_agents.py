@@ -23,7 +23,7 @@ AGENT_MS, MEMBER_MS, STEP_MS = 100, 300, 10
 SETTLED_MS = 2 * TRUST_MS
 
 
-class Node:
+class WitnessedNode:
     """Time, one controller's table, and senders that beat until they are stopped."""
 
     def __init__(self, named: tuple[ReplicaKey, ...] = (ONE, TWO)) -> None:
@@ -72,9 +72,9 @@ class Node:
         return None
 
 
-def settled(**changes: int) -> Node:
+def settled(**changes: int) -> WitnessedNode:
     """Return a node whose agent has named its members for long."""
-    node = Node()
+    node = WitnessedNode()
     for name, value in changes.items():
         setattr(node, name, value)
     node.until(SETTLED_MS)
@@ -127,7 +127,7 @@ def test_a_member_that_no_agent_named_is_not_lost() -> None:
 
 
 def test_a_fresh_agent_is_not_relied_on() -> None:
-    node = Node()
+    node = WitnessedNode()
     node.until(TRUST_MS - AGENT_MS)
     node.stopped |= {AGENT, ONE, TWO}
     assert node.lost_after_ms() is None
@@ -238,7 +238,7 @@ def test_a_controller_that_was_stopped_judges_nobody(stopped_ms: int) -> None:
     node.stopped |= {AGENT, ONE, TWO}
     took_ms = node.lost_after_ms()
     assert took_ms is not None
-    assert took_ms <= TIMEOUT_MS + MEMBER_MS + STEP_MS, "its own pause is nobody else's"
+    assert took_ms <= TIMEOUT_MS + MEMBER_MS + STEP_MS, "its own pause does not count for others"
 
 
 def test_a_controller_that_is_stopped_during_the_silence_begins_to_count_again() -> None:

@@ -13,7 +13,7 @@ from controller_core.groups.state import GroupsState
 from controller_core.raft.types import ConfState, NodeId
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.remoting.node_bodies import NodeAnswer, NodeQuestion
+from controller_core.remoting.nodes.bodies import NodeAnswer, NodeQuestion
 from controller_core.server.clock import Clock
 from controller_core.server.elections import node_losses
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
@@ -67,7 +67,7 @@ class Others:
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
 
 
-class Story:
+class LeaderStory:
     """A leader that hears an agent and a member until it hears neither."""
 
     def __init__(self, node_timeout_ms: int = 500) -> None:
@@ -111,7 +111,7 @@ class Story:
 
 
 async def test_a_majority_of_the_controllers_lets_the_member_die() -> None:
-    story = Story()
+    story = LeaderStory()
     story.pass_by(600)
     await story.scan()
     assert [(death.key, death.cause) for death in story.deaths] == [(KEY, "NodeLost")]
@@ -133,7 +133,7 @@ async def test_a_node_that_is_cut_off_from_one_controller_is_not_lost(
     verdicts: dict[int, str | int | None], dies: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_losses, "ASK_S", 0.05)
-    story = Story()
+    story = LeaderStory()
     story.others.verdicts = verdicts
     story.pass_by(600)
     await story.scan()
@@ -141,7 +141,7 @@ async def test_a_node_that_is_cut_off_from_one_controller_is_not_lost(
 
 
 async def test_nothing_is_asked_while_the_member_or_its_agent_is_heard() -> None:
-    story = Story()
+    story = LeaderStory()
     story.pass_by(400)
     await story.scan()
     assert story.others.asked == []
@@ -149,7 +149,7 @@ async def test_nothing_is_asked_while_the_member_or_its_agent_is_heard() -> None
 
 
 async def test_no_node_is_lost_while_a_controller_of_an_earlier_release_answers() -> None:
-    story = Story()
+    story = LeaderStory()
     story.others.verdicts[2] = int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
     async for _ in story.losses._answers(()):
         pass
@@ -162,7 +162,7 @@ async def test_no_node_is_lost_while_a_controller_of_an_earlier_release_answers(
 
 
 async def test_a_member_that_is_heard_during_the_question_lives() -> None:
-    story = Story()
+    story = LeaderStory()
     story.pass_by(600)
     suspects = story.losses._suspects()
     story.heartbeats.table.beat(KEY, 1, story.clock.ms, timeout_ms=60_000)
@@ -171,7 +171,7 @@ async def test_a_member_that_is_heard_during_the_question_lives() -> None:
 
 
 async def test_a_controller_that_leads_no_more_lets_nobody_die() -> None:
-    story = Story()
+    story = LeaderStory()
     story.pass_by(600)
     suspects = story.losses._suspects()
     story.node.is_leader = False
@@ -180,7 +180,7 @@ async def test_a_controller_that_leads_no_more_lets_nobody_die() -> None:
 
 
 async def test_a_timeout_of_zero_turns_the_rule_off() -> None:
-    story = Story(node_timeout_ms=0)
+    story = LeaderStory(node_timeout_ms=0)
     story.pass_by(60_000)
     await story.scan()
     assert not story.deaths

@@ -8,6 +8,7 @@ from controller_core.channel import Connection
 from controller_core.remoting import headers
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
+from controller_core.server.common import broker_questions
 from controller_core.server.notices import ha_addresses
 from testkit.fakes.broker import FakeBroker
 from testkit.products.one_controller import OneNode
@@ -24,6 +25,7 @@ class BrokerWithHaAddress(FakeBroker):
         self.is_master = False
         self.refused = 0
         self.refuses = False
+        self.is_lost = False
         self.told: asyncio.Queue[headers.ExchangeHAInfoRequestHeader] = asyncio.Queue()
 
     def _on_request(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
@@ -35,6 +37,8 @@ class BrokerWithHaAddress(FakeBroker):
         asked = headers.ExchangeHAInfoRequestHeader.from_ext(request.ext)
         if asked.master_ha_address is not None:
             self.told.put_nowait(asked)
+            if self.is_lost:
+                return None
         answer = headers.ExchangeHAInfoResponseHeader()
         if asked.master_ha_address is None and self.is_master:
             answer = headers.ExchangeHAInfoResponseHeader(HA_ADDRESS, 7, self.address)
@@ -104,3 +108,16 @@ async def test_a_master_that_refuses_is_logged_once_with_its_words(
             assert slave.told.empty()
     told = [record for record in caplog.records if "answered 16: username is null" in record.getMessage()]
     assert len(told) == 1
+
+
+async def test_a_slave_whose_node_is_gone_does_not_keep_the_others_from_their_master(
+    one: OneNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_questions, "ASK_TIMEOUT_S", 3_600.0)
+    async with BrokerWithHaAddress(one) as master, BrokerWithHaAddress(one) as lost:
+        lost.is_lost = True
+        async with BrokerWithHaAddress(one) as slave:
+            await master.elect()
+            master.is_master = True
+            for broker in (lost, slave):
+                assert (await asyncio.wait_for(broker.told.get(), WITHIN_S)).master_address == master.address

@@ -12,7 +12,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.proposals import log_ends
 from controller_core.server.proposals.log_ends import LogEnds
-from testkit.raft.groups import CLUSTER, NAME, GroupsDriver, stamp
+from testkit.raft.groups import CLUSTER, NAME, GroupsDriver, ids_of, stamp
 
 QUORUM = "allAckInSyncStateSet=false\ninSyncReplicas=2\n"
 ALL = "allAckInSyncStateSet=true\ninSyncReplicas=2\n"
@@ -64,8 +64,8 @@ class AskingLeader:
         await asyncio.sleep(0)
         return self.members[address](request)
 
-    async def told(self) -> ElectMaster:
-        """Prepare the election."""
+    async def told(self, *, kept: tuple[int, ...] = ()) -> ElectMaster:
+        """Prepare the election, in which these log replicas may stay in the set."""
         command = ElectMaster(
             cluster=CLUSTER,
             broker_name=NAME,
@@ -73,7 +73,8 @@ class AskingLeader:
             cause=Cause.CONNECTION_CLOSED,
             alive=self.alive,
         )
-        return await LogEnds(self.driver.state, self._ask, self.forgotten.append).before(command)
+        ends_of_logs = LogEnds(self.driver.state, self._ask, self.forgotten.append)
+        return await ends_of_logs.before(command, ids_of(kept))
 
 
 def ends(command: ElectMaster) -> dict[int, int]:
@@ -118,6 +119,16 @@ async def test_a_silent_member_is_not_needed_where_every_member_acknowledges(
 async def test_a_log_replica_that_is_ahead_is_found() -> None:
     command = await AskingLeader(tells(2, 70), tells(3, 100, ""), log_replica=3).told()
     assert command.withheld == "LogReplicaAhead"
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"), [(ALL, (3,)), (QUORUM, ()), ("a=\\u12", ())], ids=["all", "quorum", "unreadable"]
+)
+async def test_log_replicas_are_kept_only_where_every_member_acknowledges(
+    settings: str, kept: tuple[int, ...]
+) -> None:
+    asking = AskingLeader(tells(2, 100, settings), tells(3, 100, ""), log_replica=3)
+    assert (await asking.told(kept=(3,))).kept == kept
 
 
 async def test_brokers_that_refuse_are_compared_by_their_heartbeats_and_not_asked_again() -> None:

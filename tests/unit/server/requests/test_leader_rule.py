@@ -17,6 +17,7 @@ ALTER = RemotingCommand.request(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, {"b
 WITHIN_S = 60.0
 SELF = 1
 OTHER = 2
+THIRD = 3
 
 
 class FakeNode:
@@ -162,3 +163,39 @@ async def test_an_answer_comes_in_time_whatever_hangs(monkeypatch: pytest.Monkey
     answer = await rule.serve(READ, never, str)
     assert answer.code == ResponseCode.CONTROLLER_NOT_LEADER
     assert loop.time() - begin_s < 1.0
+
+
+class SilentLeader(FakeForwarder):
+    """The first leader never answers; while it is asked, another node begins to lead."""
+
+    def __init__(self, node: FakeNode, *answers: object) -> None:
+        super().__init__(*answers)
+        self._node = node
+        self.asked = asyncio.Event()
+
+    async def call(self, leader_id: int, request: RemotingCommand, cluster: str) -> RemotingCommand:
+        """Answer for the second leader only."""
+        if leader_id == OTHER:
+            self._node.leader_id = THIRD
+            self.asked.set()
+            await asyncio.Event().wait()
+        return await super().call(leader_id, request, cluster)
+
+
+async def test_a_leader_that_is_lost_delays_a_read_only_until_another_leads() -> None:
+    node = FakeNode(OTHER)
+    forwarder = SilentLeader(node, _answer(0))
+    assert (await _serve(node, forwarder)).code == 0
+    assert forwarder.calls == [(THIRD, "c1")]
+
+
+async def test_a_request_that_must_not_be_repeated_waits_for_the_leader_that_has_it() -> None:
+    node = FakeNode(OTHER)
+    forwarder = SilentLeader(node, _answer(0, ALTER))
+    serving = asyncio.create_task(_serve(node, forwarder, ALTER))
+    await forwarder.asked.wait()
+    done, _ = await asyncio.wait({serving}, timeout=4 * leader_rule._LOOK_AGAIN_S)
+    assert not done
+    assert forwarder.calls == []
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)

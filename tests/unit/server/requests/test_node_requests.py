@@ -14,14 +14,14 @@ from controller_core.groups.liveness import node_agents
 from controller_core.groups.liveness.node_agents import Verdict
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.remoting.node_bodies import (
+from controller_core.remoting.nodes.bodies import (
     AskedMember,
     NamedMember,
     NodeAnswer,
     NodeHeartbeat,
     NodeQuestion,
 )
-from controller_core.remoting.node_token import node_token
+from controller_core.remoting.nodes.token import node_token
 from controller_core.server.requests import sender_rules
 from controller_core.server.requests.forwarding import TOKEN_FIELD
 from testkit.fakes.broker import FakeBroker

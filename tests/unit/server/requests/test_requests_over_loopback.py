@@ -18,6 +18,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import FrameDecoder, encode
 from controller_core.server.notices import notice_order, notifier
+from controller_core.server.requests import older_protocol
 from controller_core.server.requests.forwarding import FORWARDED_BY_FIELD
 from controller_core.server.settings.properties import parse
 from testkit.fakes.broker import FakeBroker
@@ -49,6 +50,40 @@ async def test_metadata_name_the_leader_by_its_remoting_address(one: OneNode) ->
     assert header == headers.GetMetaDataResponseHeader(
         "unit", "n0", one.remoting, True, f"n0:{one.remoting};"
     )
+
+
+async def test_metadata_tell_a_member_for_how_much_longer_it_may_be_silent(one: OneNode) -> None:
+    async with one.broker() as broker:
+        await broker.elect()
+        named = {"clusterName": "c1", "brokerName": "b1", "brokerId": str(broker.broker_id)}
+
+        async def lease_ms(ext: dict[str, str]) -> int | None:
+            answer = await _ask(one, RequestCode.CONTROLLER_GET_METADATA_INFO, ext)
+            return headers.GetMetaDataResponseHeader.from_ext(answer.ext).lease_ms
+
+        told = await lease_ms(named)
+        assert told is not None
+        assert 0 < told <= one.heartbeats.table._members[ReplicaKey("c1", "b1", broker.broker_id)].timeout_ms
+        assert await lease_ms(named | {"brokerId": "77"}) == 0
+        assert await lease_ms({}) is None
+        assert await lease_ms(named | {"brokerId": "x"}) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "ext"),
+    [
+        (1003, {"clusterName": "c1", "brokerName": "b1", "brokerAddress": "h:1"}),
+        (1001, {"brokerName": "b1", "masterAddress": "h:1", "masterEpoch": "1"}),
+    ],
+)
+async def test_a_broker_of_a_release_without_broker_ids_is_told_so(
+    one: OneNode, code: int, ext: dict[str, str]
+) -> None:
+    answer = await _ask(one, code, ext)
+    assert (answer.code, answer.remark) == (2005, older_protocol.REMARK)
+    assert "expected 5.1.1 or later" in older_protocol.REMARK
+    without_address = {key: value for key, value in ext.items() if "ddress" not in key}
+    assert (await _ask(one, code, without_address)).code == ResponseCode.SYSTEM_ERROR
 
 
 async def test_a_heartbeat_is_answered_only_when_an_answer_is_wanted(one: OneNode) -> None:

@@ -172,3 +172,35 @@ async def test_a_connection_that_closes_while_leaders_are_asked_for_is_no_crash(
         await controllers.stop()
         for server in servers:
             await server.close()
+
+
+async def _vouched(controllers: Controllers) -> None:
+    """Ask once, so that the leader is known."""
+    await _opened(controllers, 3)
+    await controllers.ask(SOME_REQUEST)
+
+
+@pytest.mark.parametrize("vouched_s", [0.0, 3_600.0], ids=["asked with the others", "asked alone"])
+@pytest.mark.parametrize("how", ["ask", "call"])
+async def test_a_leader_on_a_lost_node_delays_an_answer_only_until_another_is_named(
+    monkeypatch: pytest.MonkeyPatch, vouched_s: float, how: str
+) -> None:
+    monkeypatch.setattr(module, "VOUCHED_S", vouched_s)
+    monkeypatch.setattr(module, "CALL_TIMEOUT_S", 3_600.0)
+    monkeypatch.setattr(module, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(module, "LEADER_TIMEOUT_S", 0.1)
+    async with scripted(3, Said(5)) as made:
+        controllers = Controllers([(HOST, one.server.port) for one in made if one.server is not None])
+        lost, new, other = made
+        try:
+            await _vouched(controllers)
+            lost.is_mute = True
+            lost.heard.clear()
+            asking = asyncio.ensure_future(getattr(controllers, how)(SOME_REQUEST))
+            async with asyncio.timeout(30):
+                await lost.heard.wait()
+                new.leads, new.leader, other.leader = True, new.address, new.address
+                assert (await asking).code == ResponseCode.SUCCESS
+            assert SOME_REQUEST.code in new.asked
+        finally:
+            await controllers.stop()

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.frame import encode
 from ha_sidecar import limits
-from ha_sidecar.companion import held_clients, holding
+from ha_sidecar.companion import held_clients, hold_port, holding
 from ha_sidecar.companion.holding import acknowledges, is_settled, is_succeeded
 from ha_sidecar.decisions.broker_facts import GroupFacts
 from testkit.fakes.held_broker import (
@@ -206,12 +207,47 @@ async def test_an_idle_connection_that_a_living_broker_closed_is_dialled_anew(pl
     assert place.hold.held == 0
 
 
-async def test_the_port_of_a_broker_that_is_about_to_be_killed_is_tried_for_from_then_on(
+DYING_S = 0.3
+
+
+def _tries(monkeypatch: pytest.MonkeyPatch, in_use_s: float = 0.0) -> list[float]:
+    """Count the tries to take the port, which is in use for so long after the first; return their times."""
+    tried: list[float] = []
+
+    def listening(port: int) -> socket.socket:
+        tried.append(time.monotonic())
+        if tried[-1] < tried[0] + in_use_s:
+            raise OSError("in use")
+        return hold_port.listening(port)
+
+    monkeypatch.setattr(holding, "listening", listening)
+    return tried
+
+
+async def test_the_port_of_a_dying_process_is_taken_in_the_moment_in_which_it_is_free(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holding, "BIND_WITHIN_S", 0.0)
+    tried = _tries(monkeypatch)
+    with hold_port.listening(place.port) as dying:
+        watched = await _accepted(dying)
+        watched.close()
+        await asyncio.sleep(DYING_S)
+    assert await is_held(await place.client())
+    assert len(tried) < 10, "it is tried when the connection ends, and not all the time"
+
+
+async def _accepted(listener: socket.socket) -> socket.socket:
+    """Return the first connection that comes."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(WITHIN_S):
+        return (await loop.sock_accept(listener))[0]
+
+
+async def test_a_port_that_refuses_and_is_not_free_yet_is_tried_until_it_is(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _tries(monkeypatch, in_use_s=DYING_S)
     await place.start_broker()
-    place.hold.expect_end()
     place.kill_broker()
     assert await is_held(await place.client())
 

@@ -4,29 +4,87 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from controller_core import limits
-from controller_core.remoting.codes import RequestCode
-from controller_core.remoting.node_bodies import NamedMember
+from controller_core.channel import Connection, Server, serve
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.nodes.bodies import NamedMember, read_heartbeat
 from ha_sidecar.address import host_port
 from ha_sidecar.common.controllers import Controllers
 from ha_sidecar.node_agent import witness
 from ha_sidecar.node_agent.metrics import NodeAgentMetrics
-from ha_sidecar.node_agent.replaced import LivingMember
+from ha_sidecar.node_agent.replaced import LocatedMember
 from ha_sidecar.node_agent.witness import NodeWitness
-from testkit.fakes.agent_takers import AgentTaker, agent_takers
 from testkit.products.collector_in_process import until
 
 HERE, ELSEWHERE = "10.244.1.5", "10.244.2.5"
 LIVING = (
-    LivingMember("orders", 2, HERE),
-    LivingMember("orders", 1, ELSEWHERE),
-    LivingMember("x", 1, "a-name"),
+    LocatedMember("orders", 2, HERE),
+    LocatedMember("orders", 1, ELSEWHERE),
+    LocatedMember("x", 1, "a-name"),
 )
 INTERVAL_S = 0.02
+
+
+@dataclass
+class AgentTaker:
+    """One controller.
+
+    Attributes:
+        token: it takes heartbeats with this token only.
+        is_older: whether it knows no such request.
+        members: as the newest heartbeat that it took names them.
+        oneway: heartbeats that want no answer.
+        asked: those that want one.
+        codes: of all requests.
+    """
+
+    token: str = ""
+    is_older: bool = False
+    members: tuple[NamedMember, ...] = ()
+    oneway: int = 0
+    asked: int = 0
+    codes: set[int] = field(default_factory=set)
+    server: Server | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        assert self.server is not None
+        return f"127.0.0.1:{self.server.port}"
+
+    def accept(self, connection: Connection) -> None:
+        """Serve a connection."""
+        connection.on_request = self._answer
+
+    def _answer(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        self.codes.add(request.code)
+        if request.is_oneway:
+            self.oneway += 1
+        else:
+            self.asked += 1
+        if self.is_older or request.code != RequestCode.NODE_HEARTBEAT:
+            return RemotingCommand.response_to(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+        if (request.ext or {}).get("rmqhaToken", "") != self.token:
+            return RemotingCommand.response_to(request, ResponseCode.NO_PERMISSION, remark="wrong token")
+        self.members = read_heartbeat(request.body).members
+        return None if request.is_oneway else RemotingCommand.response_to(request, ResponseCode.SUCCESS)
+
+
+@contextlib.asynccontextmanager
+async def _takers(count: int, token: str = "") -> AsyncIterator[list[AgentTaker]]:
+    """Run so many of them."""
+    takers = [AgentTaker(token) for _ in range(count)]
+    async with contextlib.AsyncExitStack() as stack:
+        for taker in takers:
+            taker.server = await serve("127.0.0.1", 0, taker.accept)
+            stack.push_async_callback(taker.server.close)
+        yield takers
 
 
 async def _here(hosts: Iterable[str]) -> frozenset[str]:
@@ -63,7 +121,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_every_controller_learns_of_the_members_on_the_node() -> None:
-    async with agent_takers(3) as takers, _sending(takers) as (_, metrics):
+    async with _takers(3) as takers, _sending(takers) as (_, metrics):
         await _until(lambda: all(taker.oneway >= 5 for taker in takers))
         assert {taker.members for taker in takers} == {(NamedMember("orders", 2, HERE),)}
         text = metrics.text().decode()
@@ -72,15 +130,15 @@ async def test_every_controller_learns_of_the_members_on_the_node() -> None:
 
 
 async def test_a_member_that_moved_away_is_named_no_more() -> None:
-    async with agent_takers(1) as takers, _sending(takers) as (sending, _):
+    async with _takers(1) as takers, _sending(takers) as (sending, _):
         await _until(lambda: takers[0].members)
-        await sending.learn([LivingMember("orders", 2, ELSEWHERE)])
+        await sending.learn([LocatedMember("orders", 2, ELSEWHERE)])
         await _until(lambda: takers[0].members == ())
 
 
 async def test_more_members_than_the_bound_are_cut_to_it() -> None:
-    async with agent_takers(1) as takers, _sending(takers) as (sending, _):
-        await sending.learn(LivingMember("orders", number, HERE) for number in range(1_000))
+    async with _takers(1) as takers, _sending(takers) as (sending, _):
+        await sending.learn(LocatedMember("orders", number, HERE) for number in range(1_000))
         await _until(lambda: len(takers[0].members) == limits.NODE_MEMBERS_MAX)
 
 
@@ -88,7 +146,7 @@ async def test_a_controller_that_refuses_gets_no_heartbeats_until_the_token_is_r
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     token_file = tmp_path / "token"
-    async with agent_takers(1, token="right") as takers, _sending(takers, token_file):  # noqa: S106 - made up
+    async with _takers(1, token="right") as takers, _sending(takers, token_file):  # noqa: S106 - made up
         with caplog.at_level(logging.WARNING):
             await _until(lambda: takers[0].asked >= 3)
         assert takers[0].oneway == 0
@@ -98,7 +156,7 @@ async def test_a_controller_that_refuses_gets_no_heartbeats_until_the_token_is_r
 
 
 async def test_a_controller_of_an_earlier_release_gets_no_heartbeats() -> None:
-    async with agent_takers(1) as takers:
+    async with _takers(1) as takers:
         takers[0].is_older = True
         async with _sending(takers):
             await _until(lambda: takers[0].asked >= 3)
@@ -107,7 +165,7 @@ async def test_a_controller_of_an_earlier_release_gets_no_heartbeats() -> None:
 
 async def test_heartbeats_keep_their_interval_when_sending_takes_time() -> None:
     loop = asyncio.get_running_loop()
-    async with agent_takers(1) as takers, _sending(takers):
+    async with _takers(1) as takers, _sending(takers):
         await _until(lambda: takers[0].oneway > 0)
         began_s, before = loop.time(), takers[0].oneway
         await _until(lambda: takers[0].oneway >= before + 10)

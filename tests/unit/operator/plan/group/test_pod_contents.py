@@ -22,8 +22,8 @@ from ha_sidecar.companion import config as companion_config
 from ha_sidecar.companion.leaving import EndDecision, EndMethod
 from ha_sidecar.replica import config as replica_config
 from ha_sidecar.setting_options import setting_keys
-from rocketmq_operator.plan.cluster.children import JAVA_RUN
 from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.java import JAVA_RUN, JAVA_START, JAVA_STOP, JAVA_WAIT
 from rocketmq_operator.plan.group.companion import HELD_AFTER_S, until_port_is_free
 from testkit.processes.ports import free_port
 from testkit.worlds.operator import OperatorWorld
@@ -311,7 +311,8 @@ async def test_each_start_script_of_a_java_process_ends_with_its_exit_code() -> 
     world = await _settled()
     for config_map, key in (("orders", "start-broker.sh"), ("main-nameserver", "start.sh")):
         script = world.get("ConfigMap", config_map)["data"][key]
-        assert JAVA_RUN in script
+        assert script.count(JAVA_START) == 1
+        assert script.index(JAVA_STOP) < script.index(JAVA_START) < script.index(JAVA_WAIT)
         assert script.endswith('\nexit "$code"\n')
 
 

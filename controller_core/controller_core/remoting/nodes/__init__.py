@@ -1,0 +1,1 @@
+"""Our own messages about nodes: heartbeats of node agents, questions between controllers, and the token."""

@@ -1,0 +1,49 @@
+"""The start scripts of a group's brokers and log replicas, which add what only their own pod knows."""
+
+from typing import Final
+
+from rocketmq_operator.api.broker_group import BrokerGroupSpec
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.java import JAVA_START, JAVA_STOP, JAVA_WAIT
+from rocketmq_operator.plan.common.proxy_config import CONF_FILE
+from rocketmq_operator.plan.group.companion import HELD_AFTER_S, has_lease, until_port_is_free
+from rocketmq_operator.plan.group.lease_guard import OWN_GROUP, TAKE_BASH, lease_guard
+
+FIND_ADDRESS: Final = f"""address=
+while IFS== read -r name value; do
+  if [ "$name" = "$POD_NAME" ]; then address=$value; fi
+done <{names.CONFIG_PATH}/addresses
+if [ -z "$address" ]; then echo "no address for $POD_NAME yet" >&2; exit 1; fi
+"""
+_BEFORE_BROKER: Final = f"""# Adds to the shared configuration what only this pod knows: its addresses.
+set -eu
+{FIND_ADDRESS}{until_port_is_free(names.BROKER_PORT)}config={names.SCRATCH_PATH}/broker.conf
+cat {names.CONFIG_PATH}/broker.conf >"$config"
+printf '\\nbrokerIP1=%s\\nbrokerIP2=%s\\n' "$address" "$POD_IP" >>"$config"
+# With a proxy inside it is mqproxy that starts the broker: `mqbroker --enable-proxy` does the same, \
+and takes fewer settings.
+if [ -e {names.CONFIG_PATH}/{CONF_FILE} ]; then
+  program=mqproxy
+  set -- -bc "$config" -pc {names.CONFIG_PATH}/{CONF_FILE}
+else
+  program=mqbroker
+  set -- -c "$config"
+fi
+{JAVA_STOP}"""
+_AFTER_BROKER: Final = f"""{JAVA_WAIT}sleep {HELD_AFTER_S}
+{until_port_is_free(names.BROKER_PORT)}exit "$code"
+"""
+REPLICA_START: Final = f"""#!/bin/sh
+set -eu
+{FIND_ADDRESS}exec ha-sidecar replica -c {names.CONFIG_PATH}/replica.conf \\
+  --advertise "$address:{names.REPLICA_PORT}" --ha-advertise "$POD_IP:{names.REPLICA_HA_PORT}"
+"""
+
+
+def broker_start(spec: BrokerGroupSpec) -> str:
+    """Return the brokers' start script; a broker that has a successor holds a write lease."""
+    run = JAVA_START
+    if has_lease(spec):
+        run = OWN_GROUP + JAVA_START + lease_guard(names.LEASE_PORT)
+    first = TAKE_BASH if has_lease(spec) else ""
+    return f"#!/bin/sh\n{first}{_BEFORE_BROKER}{run}{_AFTER_BROKER}"

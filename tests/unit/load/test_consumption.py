@@ -1,0 +1,57 @@
+"""How long consumers waited for messages that were there; duplicates and late messages."""
+
+from testkit.rocketmq.consumption import ConsumerCost, Received, consumer_cost, longest_stall_ms
+from testkit.rocketmq.load import Send
+
+MS = 1_000_000
+
+
+def acknowledged(*at_ms: int) -> list[Send]:
+    """Return sends with keys 0, 1, ... acknowledged at these times."""
+    return [
+        Send(number, str(number), at * MS - MS, at * MS, "SEND_OK", "b", 0, number)
+        for number, at in enumerate(at_ms)
+    ]
+
+
+def received(*of: tuple[int, int], ordered: bool = False) -> list[Received]:
+    """Return receipts by time in ms and key; the offset is the key."""
+    return [Received(at * MS, ordered, str(key), 0, key) for at, key in of]
+
+
+def test_a_stall_begins_with_the_last_receipt_if_messages_waited_already() -> None:
+    assert longest_stall_ms(acknowledged(100, 101), received((110, 0), (900, 1))) == 790
+
+
+def test_a_stall_begins_with_the_acknowledgement_if_there_was_nothing_before() -> None:
+    assert longest_stall_ms(acknowledged(100, 500), received((110, 0), (900, 1))) == 400
+
+
+def test_a_consumer_that_has_nothing_to_receive_does_not_stall() -> None:
+    assert longest_stall_ms(acknowledged(100, 5_000), received((110, 0), (5_001, 1))) == 10
+
+
+def test_a_message_that_comes_before_its_acknowledgement_did_not_wait() -> None:
+    assert longest_stall_ms(acknowledged(100, 500), received((99, 0), (499, 1))) == 0
+
+
+def test_a_message_that_came_again_does_not_end_a_wait_for_another_one() -> None:
+    assert longest_stall_ms(acknowledged(100, 101), received((102, 0), (300, 0), (700, 1))) == 400
+
+
+def test_stalls_before_the_measurement_do_not_count() -> None:
+    assert (
+        longest_stall_ms(acknowledged(100, 2_000), received((900, 0), (2_050, 1)), after_ns=1_000 * MS) == 50
+    )
+
+
+def test_duplicates_and_late_messages_are_counted_by_consumer() -> None:
+    both = [
+        *received((1, 0), (2, 1), (3, 1)),
+        *received((1, 0), (2, 2), (3, 1), (4, 2), ordered=True),
+    ]
+    assert consumer_cost(acknowledged(1, 1, 1), both) == ConsumerCost(1, 1, duplicates=2, disordered=1)
+
+
+def test_without_messages_there_is_no_stall() -> None:
+    assert consumer_cost([], []) == ConsumerCost(0, 0, 0, 0)
