@@ -78,8 +78,9 @@ e2e-full: .venv/.ready ## e2e and the longer tests: changes, growth, lost volume
 bench-failover: .venv/.ready ## measure the cost of losing a master on a real Kubernetes (RUNS=3, PLAIN_RUNS=0, FAULTS="kill delete freeze cut again roll", PLACEMENTS="controllers operator log-replica name-server dns"); each run in OUT=out
 	@E2E_RUN=bench scripts/e2e --runs $(RUNS) --plain-runs $(PLAIN_RUNS) $(if $(FAULTS),--faults $(FAULTS)) $(if $(PLACEMENTS),--placements $(PLACEMENTS)) --out $(OUT)/bench_failover.jsonl
 
-bench-controller: .venv/.ready ## measure our controllers and Java's: requests, 1,000 re-elections at once, restart with 10,000 groups
-	@$(PYTHON) tests/bench/bench_controller.py
+bench-controller: ROUNDS = 3
+bench-controller: .venv/.ready ## measure our controllers and Java's in ROUNDS=3 turns: requests, elections, restart, growth
+	@$(PYTHON) tests/bench/bench_controller.py --rounds $(ROUNDS)
 
 bench: bench-controller ## the same as bench-controller
 

@@ -7,7 +7,7 @@ the value by its name; tests and the fuzzer read the table. `ha_sidecar.limits` 
 |---|---|
 | `remoting.frame` | lengths of frames and headers |
 | `remoting.text_bounds` | lengths of texts in a request |
-| `remoting.bounded_json` | size and depth of JSON |
+| `bounded_json` | size and depth of JSON |
 | `channel.memory` | bytes that all connections hold |
 | `channel.places` | numbers of connections |
 | `channel.deadlines` | times within which a connection must progress |

@@ -4,199 +4,201 @@
     DLedger   RocketMQ's default, which never waits for the disk; none of its settings does
     jRaft     RocketMQ's other choice; its default is its durable setting: synced before every acknowledgement
 
-Run it: `make bench-controller`, or
-`python tests/bench/bench_controller.py [--only ours] [--what requests]`. For each kind:
+Run it: `make bench-controller` (ROUNDS=3), or
+`python tests/bench/bench_controller.py [--rounds 1] [--only ours] [--what requests]`. Each round measures
+every kind once, in turn; the tables show the median of the rounds. Java's controllers first serve all
+requests for 60 s in each round: a JVM that has just started is several times slower. The parts:
 
-- *requests*: a closed loop from a process of its own (`controller-core bench`), counted after a warm-up that
-  JVMs need. `generator` is the share of one processor that it used itself: far below 100 %, the figure is the
-  controllers'. `processor a request` is what all three nodes used together; unlike the rest it hardly changes
-  when the machine has other work.
-- *re-election*: groups of two members whose masters' connections close at once; until all have their new
+- *requests*: a closed loop from a process of its own (`controller-core bench`), counted after a warm-up.
+  `generator` is the share of one core that it used itself: far below 100 %, the figure is the controllers'.
+  `CPU` is what all three nodes used together for a request; unlike the rest it hardly changes when the
+  machine has other work.
+- *elections*: groups of two members whose masters' connections close at once; until all have their new
   master in the state, asked about a few groups at a time, every 20 ms at most.
+- *many-elections*: the same for ten times as many groups, ours alone.
 - *restart*: all three are killed with that many groups in their logs, and started together; until one answers
   which broker is master of a group. Memory is that of the largest node then.
+- *growth*: ours alone, once: `testkit.controller_bench.growth`.
 """
 
 import argparse
 import asyncio
-import contextlib
-import json
 import os
-import resource
+import statistics
 import sys
 import tempfile
-import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-from controller_core.channel import ChannelError
 from controller_core.server.cli.load_generator import WORKLOADS
-from testkit.fakes.fleet import Fleet, FleetError, wait_for_read
-from testkit.processes.process import ManagedProcess
-from testkit.products.controllers import ControllerCluster, command_path
-from testkit.rocketmq.jars import jars
-from testkit.rocketmq.java_controllers import JavaConsensus, JavaControllers
+from testkit.controller_bench import measures
+from testkit.controller_bench.growth import GrowthRow, measure_growth
+from testkit.controller_bench.measures import MeasureError, RequestLoad
+from testkit.controller_bench.subjects import OURS, SUBJECTS, RunningControllers, resident_mib, started
 
-OURS = "ours"
-SUBJECTS = (OURS, JavaConsensus.DLEDGER, JavaConsensus.JRAFT)
-PARTS = ("requests", "re-election", "restart")
-_WAIT_S = 120.0
+PARTS = ("requests", "elections", "many-elections", "restart", "growth")
+REQUEST_FIGURES = ("per second", "p50, ms", "p99, ms", "errors", "CPU, µs", "generator, %")
+GROWTH = ((0, 300), (100, 300), (1_000, 300), (10_000, 3_000))
+"""Groups, and milliseconds between two heartbeats of a member.
 
+Why not 10,000 at 300 ms: 300,000 heartbeats per second to three controllers are beyond two cores.
+"""
 
-@dataclass(frozen=True, slots=True)
-class RunningControllers:
-    """Controllers that serve."""
-
-    addresses: Sequence[str]
-    processes: Sequence[ManagedProcess]
+Figures = dict[tuple[str, str, str], list[float]]
+"""By subject, part and name of the figure: one value for each round."""
 
 
-@contextlib.asynccontextmanager
-async def started(subject: str, version: str, directory: Path) -> AsyncIterator[RunningControllers]:
-    """Run three controllers of a kind."""
-    if subject == OURS:
-        async with ControllerCluster(directory) as cluster:
-            await cluster.wait_leader()
-            yield RunningControllers(cluster.remoting_addresses, cluster.processes)
-        return
-    async with JavaControllers(await jars(version), directory, JavaConsensus(subject)) as controllers:
-        yield RunningControllers(controllers.addresses, controllers.processes)
+class Rounds:
+    """The figures of all rounds."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._figures: Figures = defaultdict(list)
+
+    async def measure(self, subject: str) -> None:
+        """Measure one subject once."""
+        options = self._options
+        with tempfile.TemporaryDirectory() as directory:
+            async with started(subject, options.rocketmq, Path(directory)) as running:
+                if subject != OURS:
+                    await measures.warm_up(running, options.workload or WORKLOADS, options.java_warm_up)
+                if "requests" in options.what:
+                    await self._requests(subject, running)
+                self._figures[subject, "memory", "MiB"].append(resident_mib(running.processes))
+                for part, groups in (
+                    ("elections", options.elections),
+                    *((("many-elections", options.many_elections),) if subject == OURS else ()),
+                ):
+                    if part in options.what:
+                        await self._part(subject, part, measures.re_election(running, groups))
+                if "restart" in options.what:
+                    await self._part(subject, "restart", measures.restart(running, options.restart_groups))
+
+    async def _requests(self, subject: str, running: RunningControllers) -> None:
+        options = self._options
+        load = RequestLoad(options.seconds, options.warm_up, options.groups, options.in_flight)
+        for workload in options.workload or WORKLOADS:
+            await self._part(subject, workload, measures.requests(running, workload, load))
+
+    async def _part(self, subject: str, part: str, work: Coroutine[Any, Any, dict[str, float]]) -> None:
+        """Keep the figures of a part; one that fails leaves those of the others alone."""
+        try:
+            figures = await work
+        except MeasureError as error:
+            sys.stderr.write(f"not measured: {subject}, {error}\n")
+            return
+        shown = ", ".join(f"{name} {value:,.1f}" for name, value in figures.items())
+        sys.stderr.write(f"{subject}, {part}: {shown}\n")
+        for name, value in figures.items():
+            self._figures[subject, part, name].append(value)
+
+    def cell(self, subject: str, part: str, name: str, form: str) -> str:
+        """Return the median of a figure as a cell of a table; a dash without one."""
+        values = self._figures.get((subject, part, name))
+        return format(statistics.median(values), form) if values else "-"
+
+    def tables(self) -> str:
+        """Return the tables of requests and of the rest."""
+        options = self._options
+        rows = [_row("request", "controllers", *REQUEST_FIGURES), _row(*["---"] * 8)]
+        for workload in WORKLOADS:
+            for subject in options.only:
+                cells = (
+                    self.cell(subject, workload, name, ",.1f" if " ms" in name else ",.0f")
+                    for name in REQUEST_FIGURES
+                )
+                rows.append(_row(workload, subject, *cells))
+        rows += ["", _row("figure", *options.only), _row(*["---"] * (1 + len(options.only)))]
+        for figure, part, name, form in (
+            ("memory of a node, MiB", "memory", "MiB", ",.0f"),
+            (f"{options.elections:,} re-elections, s", "elections", "s", ".2f"),
+            (f"{options.many_elections:,} re-elections, s", "many-elections", "s", ".2f"),
+            (f"restart with {options.restart_groups:,} groups, s", "restart", "s", ".2f"),
+            ("memory of a node then, MiB", "restart", "memory, MiB", ",.0f"),
+        ):
+            rows.append(_row(figure, *(self.cell(subject, part, name, form) for subject in options.only)))
+        return "\n".join(rows)
 
 
-async def measure(running: RunningControllers, workload: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Run one workload from a process of its own; return what it found, and what the nodes used for it."""
-    before_s = processor_s(running.processes)
-    process = await asyncio.create_subprocess_exec(
-        *(command_path("controller-core"), "bench", "--output", "json"),
-        *("--controllers", ";".join(running.addresses), "--workload", workload),
-        *("--duration", f"{options.seconds}s", "--groups", str(options.groups)),
-        *("--in-flight", str(options.in_flight), "--warm-up", f"{options.warm_up}s"),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    printed, _ = await process.communicate()
-    if process.returncode:
-        raise SystemExit(f"the load generator ended with {process.returncode}")
-    result: dict[str, Any] = json.loads(printed)
-    used_s = processor_s(running.processes) - before_s
-    return result | {"node_us": used_s * 1e6 / max(1, result["requests"] + result["warm_up_requests"])}
+def growth_table(rows: Sequence[GrowthRow]) -> str:
+    """Return the table of growth."""
+    titles = ("groups", "heartbeat every", "taken", "CPU, busiest node", "election p50, p99", "memory")
+    lines = [_row(*titles), _row(*["---"] * len(titles))]
+    lines += [
+        _row(
+            f"{row.groups:,}",
+            f"{row.interval_ms:,} ms",
+            f"{row.taken_share:.0%}",
+            f"{row.cpu_percent:.1f} %",
+            f"{row.election_p50_ms:.1f}, {row.election_p99_ms:.1f} ms",
+            f"{row.memory_mib:.0f} MiB",
+        )
+        for row in rows
+    ]
+    return "\n".join(lines)
 
 
-async def measure_re_election(running: RunningControllers, groups: int) -> list[str]:
-    """Measure how long it takes until all groups that lost their masters at once have new ones."""
-    async with Fleet(running.addresses, "losing", groups) as fleet:
-        await fleet.prepare(slaves=True)
-        await asyncio.sleep(1.0)  # What the preparation left to do is not measured.
-        started_s = time.monotonic()
-        fleet.lose_masters()
-        await fleet.wait_re_elected(_WAIT_S)
-        return [f"{time.monotonic() - started_s:.2f} s"]
-
-
-async def measure_restart(running: RunningControllers, groups: int) -> list[str]:
-    """Measure how long a restart of all takes until a read is answered, and the memory then."""
-    async with Fleet(running.addresses, "restart", groups) as fleet:
-        await fleet.prepare(slaves=False)
-    await asyncio.gather(*(process.kill() for process in running.processes))
-    started_s = time.monotonic()
-    for process in running.processes:
-        await process.start()
-    await wait_for_read(running.addresses, fleet.names[-1], _WAIT_S)
-    return [f"{time.monotonic() - started_s:.2f} s", f"{resident_mib(running.processes)} MiB"]
-
-
-async def cells_of(wanted: bool, work: Coroutine[Any, Any, list[str]], count: int) -> list[str]:
-    """Return what a part measured; one that failed leaves the figures of the others alone."""
-    if not wanted:
-        work.close()
-        return ["-"] * count
-    try:
-        return await work
-    except (FleetError, ChannelError, TimeoutError) as error:
-        sys.stderr.write(f"not measured: {error}\n")
-        return ["failed"] * count
-
-
-def processor_s(processes: Sequence[ManagedProcess]) -> float:
-    """Return the CPU time that these processes have used, seconds."""
-    ticks = 0
-    for process in processes:
-        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def resident_mib(processes: Sequence[ManagedProcess]) -> int:
-    """Return the largest resident memory of the nodes, MiB."""
-    pages = [int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) for process in processes]
-    return max(pages) * resource.getpagesize() // (1 << 20)
-
-
-async def measure_subject(subject: str, options: argparse.Namespace) -> tuple[list[str], str]:
-    """Run all parts with controllers of one kind; return its rows of both tables."""
-    parts = options.what or PARTS
-    rows, cells = [], [subject]
-    with tempfile.TemporaryDirectory() as directory:
-        async with started(subject, options.rocketmq, Path(directory)) as running:
-            for workload in (options.workload or WORKLOADS) if "requests" in parts else ():
-                rows.append(request_row(subject, workload, await measure(running, workload, options)))
-                sys.stderr.write(rows[-1])
-            cells.append(f"{resident_mib(running.processes)} MiB")
-            cells += await cells_of(
-                "re-election" in parts, measure_re_election(running, options.elections), 1
-            )
-            cells += await cells_of("restart" in parts, measure_restart(running, options.restart_groups), 2)
-    row = f"| {' | '.join(cells)} |\n"
-    sys.stderr.write(row)
-    return rows, row
-
-
-def request_row(subject: str, workload: str, result: dict[str, Any]) -> str:
-    """Return one line of the table of requests."""
-    return (
-        f"| {subject} | {workload} | {result['requests_per_s']:,.0f} | {result['p50_ms']:.1f} ms | "
-        f"{result['p99_ms']:.1f} ms | {result['errors']} | {result['node_us']:,.0f} µs | "
-        f"{result['client_share']:.0%} |\n"
-    )
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 async def run(options: argparse.Namespace) -> None:
-    """Measure every subject, one after the other, and print two tables."""
+    """Measure every subject in turn, as many rounds as wanted, and print the tables."""
     load = os.getloadavg()[0]
-    measured = [await measure_subject(subject, options) for subject in options.only or SUBJECTS]
-    sys.stdout.write(f"{os.cpu_count()} processors, load average {load:.1f} at the start\n\n")
+    rounds = Rounds(options)
+    if set(options.what) != {"growth"}:
+        for _ in range(options.rounds):
+            for subject in options.only:
+                await rounds.measure(subject)
+    grown = []
+    if "growth" in options.what and OURS in options.only:
+        for groups, interval_ms in GROWTH:
+            grown.append(
+                await measure_growth(groups, interval_ms, options.growth_seconds, options.growth_elections)
+            )
+            sys.stderr.write(f"{grown[-1]}\n")
     sys.stdout.write(
-        "| controllers | request | a second | p50 | p99 | errors | processor a request | generator |\n"
-        "|---|---|---|---|---|---|---|---|\n"
+        f"{os.cpu_count()} cores, load average {load:.1f} at the start, medians of {options.rounds} rounds; "
+        f"Java's controllers served for {options.java_warm_up:.0f} s before each\n\n"
     )
-    sys.stdout.write("".join(row for rows, _ in measured for row in rows))
-    sys.stdout.write(
-        f"\n| controllers | memory | {options.elections:,} re-elections | restart with "
-        f"{options.restart_groups:,} groups | memory then |\n|---|---|---|---|---|\n"
-    )
-    sys.stdout.write("".join(row for _, row in measured))
+    sys.stdout.write(f"{rounds.tables()}\n")
+    if grown:
+        sys.stdout.write(f"\n{growth_table(grown)}\n")
 
 
-def main() -> None:
-    """Parse the command line, measure and print."""
+def parsed() -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     again = "; may be given again"
-    parser.add_argument("--only", action="append", choices=SUBJECTS, help="which controllers" + again)
-    parser.add_argument("--what", action="append", choices=PARTS, help="which parts" + again)
-    parser.add_argument("--workload", action="append", choices=WORKLOADS, help="which requests" + again)
-    parser.add_argument(
-        "--rocketmq", default="5.5.0", metavar="VERSION", help="release of Java's controllers"
-    )
-    parser.add_argument("--seconds", type=float, default=5.0, help="for each workload")
-    parser.add_argument("--warm-up", type=float, default=3.0, help="seconds of the same load before them")
-    parser.add_argument("--groups", type=int, default=100, help="broker groups that the requests are about")
-    parser.add_argument("--in-flight", type=int, default=100, help="requests under way at a time")
-    parser.add_argument("--elections", type=int, default=1_000, help="groups that lose their masters")
-    parser.add_argument("--restart-groups", type=int, default=10_000, help="groups in the log of a restart")
+    add: Callable[..., Any] = parser.add_argument
+    add("--rounds", type=int, default=3, help="how often each kind is measured")
+    add("--only", action="append", choices=SUBJECTS, help="which controllers" + again)
+    add("--what", action="append", choices=PARTS, help="which parts" + again)
+    add("--workload", action="append", choices=WORKLOADS, help="which requests" + again)
+    add("--rocketmq", default="5.5.0", metavar="VERSION", help="release of Java's controllers")
+    add("--seconds", type=float, default=5.0, help="for each workload")
+    add("--warm-up", type=float, default=3.0, help="seconds of the same load before them")
+    add("--java-warm-up", type=float, default=60.0, help="seconds that Java's controllers serve before all")
+    add("--groups", type=int, default=100, help="broker groups that the requests are about")
+    add("--in-flight", type=int, default=100, help="requests under way at a time")
+    add("--elections", type=int, default=1_000, help="groups that lose their masters")
+    add("--many-elections", type=int, default=10_000, help="the same, ours alone")
+    add("--restart-groups", type=int, default=10_000, help="groups in the log of a restart")
+    add("--growth-seconds", type=float, default=10.0, help="for the CPU of each size of fleet")
+    add("--growth-elections", type=int, default=100, help="elections of each size of fleet")
     options = parser.parse_args()
+    options.only = options.only or list(SUBJECTS)
+    options.what = options.what or list(PARTS)
+    return options
+
+
+def main() -> None:
+    """Measure and print."""
+    options = parsed()
     with tempfile.TemporaryDirectory() as compiled:
         # As installed: a restart finds its modules compiled, whatever `make` says of byte code.
         os.environ |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": compiled}

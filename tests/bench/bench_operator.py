@@ -4,7 +4,7 @@ The API server, etcd, the StatefulSets and the controller are real; nodes do not
 
 Run it: `make bench-operator GROUPS=200`, as root. Pods are said to be ready by a stand-in for kubelets,
 brokers are registered with the controller by their Services' addresses, and companions answer that nothing is
-missing (`testkit.kube.bare`, `testkit.fakes.fleet`).
+missing (`testkit.kube.bare`, `testkit.controller_bench.fleet`).
 
 - *settled*: from the first of the BrokerGroups, all made at once, until each of them is Ready.
 - *idle*: nothing changes for a minute; what the operator asks of the API server (its audit log), processor
@@ -36,7 +36,7 @@ from aiohttp import web
 
 from rocketmq_operator.api.definitions.crds import custom_resource_definitions
 from rocketmq_operator.api.names import API_VERSION
-from testkit.fakes.fleet import CLUSTER, Fleet, find_leader
+from testkit.controller_bench.fleet import CLUSTER, Fleet, find_leader
 from testkit.kube.bare import BareKube, Json, Pods, enter_own_network, sent, watched, why_not
 from testkit.kube.kubectl import until
 from testkit.processes.process import ManagedProcess

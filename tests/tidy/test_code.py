@@ -16,7 +16,7 @@ JSON_READS = re.compile(
     r"\bjson\.loads?\(|msgspec\.json\.(?:decode|Decoder)\(|await [\w.]+\.json\(|JSONDecoder\("
 )
 JSON_READERS = (
-    "controller_core/controller_core/remoting/bounded_json.py",
+    "controller_core/controller_core/bounded_json.py",
     # Frames and bodies of Java, which may lack quotes; they use the depth of `bounded_json`.
     "controller_core/controller_core/remoting/header_json.py",
     "controller_core/controller_core/remoting/lenient_json.py",

@@ -7,9 +7,8 @@ from typing import Any, Final
 
 import aiohttp
 
-from controller_core import limits
-from controller_core.remoting import bounded_json
-from controller_core.remoting.bounded_json import JsonError
+from controller_core import bounded_json, limits
+from controller_core.bounded_json import JsonError
 from controller_core.remoting.text_bounds import one_line
 
 NEWEST_EVENT_HEADER: Final = "Rmqha-Newest-Event"

@@ -14,6 +14,9 @@ Connections are counted when they are accepted, before a TLS handshake (`listene
 running request is not idle and keeps its place. So a flood of silent ones does not end a stream of events,
 and a probe always gets in.
 
+Bytes that are not HTTP are a client's fault: aiohttp answers 400. The traceback that it would log is dropped,
+because it would fill the log (`server_log`).
+
 Every HTTP server of this system uses this class.
 """
 
@@ -24,10 +27,10 @@ from ssl import SSLContext
 from typing import Final, cast
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Middleware
 
 from controller_core import limits
-from controller_core.channel.http_log import server_log
 from controller_core.channel.listener import Listener
 from controller_core.channel.log_rate import LogRate
 from controller_core.channel.memory import MemoryBudget
@@ -217,3 +220,24 @@ class _Guard(asyncio.Protocol):
             transport.abort()
         else:
             self._watch(transport, unsent_bytes)
+
+
+_FAULTS: Final = (HttpProcessingError, web.RequestPayloadError)
+
+
+class _ClientFaults(logging.Filter):
+    """Drops the records of requests and bodies that cannot be parsed."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether to keep a record."""
+        return not (record.exc_info and isinstance(record.exc_info[1], _FAULTS))
+
+
+_CLIENT_FAULTS: Final = _ClientFaults()
+
+
+def server_log() -> logging.Logger:
+    """Return aiohttp's own logger of servers, which keeps only errors of the server."""
+    log = logging.getLogger("aiohttp.server")
+    log.addFilter(_CLIENT_FAULTS)  # A filter that the logger has already is not added again.
+    return log

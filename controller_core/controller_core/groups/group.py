@@ -9,8 +9,6 @@ them only. Here it is one value, so such a half-known group cannot be.
 Source: BrokerReplicaInfo.java, SyncStateInfo.java of 5.4.0 for the fields.
 """
 
-from dataclasses import dataclass, field
-
 import msgspec
 
 from controller_core.groups.commands import Cause, Suspicion
@@ -129,8 +127,7 @@ class EpochFloor(msgspec.Struct, frozen=True):
     set_epoch: SetEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """What one command does to one group.
 
     Attributes:
@@ -143,7 +140,7 @@ class Change:
     forget: bool = False
     facts: tuple[Fact, ...] = ()
     notices: tuple[RoleNotice, ...] = ()
-    failovers: tuple[FailoverRecord, ...] = field(default=())
+    failovers: tuple[FailoverRecord, ...] = ()
 
 
 def group_ext(cluster: str, broker_name: str) -> dict[str, ExtValue]:

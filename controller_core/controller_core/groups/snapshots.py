@@ -8,10 +8,11 @@ which keeps a checksum; this module checks that the bytes are a snapshot of a ve
 import hashlib
 
 import msgspec
+from msgspec.structs import replace
 
 from controller_core.groups.errors import SnapshotDecodeError
 from controller_core.groups.group import EpochFloor, Group
-from controller_core.groups.history import Event, FailoverRecord
+from controller_core.groups.history import FailoverRecord, decode_event, encode_event
 from controller_core.groups.keys import GroupKey
 
 SNAPSHOT_MAGIC = b"RMQHAGS"
@@ -20,13 +21,17 @@ _HEADER = SNAPSHOT_MAGIC + bytes([SNAPSHOT_VERSION])
 
 
 class Image(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything that the state is made of, in canonical order."""
+    """Everything that the state is made of, in canonical order.
+
+    Attributes:
+        events: encoded, see `history.encode_event`.
+    """
 
     applied_index: int = 0
     applied_term: int = 0
     groups: tuple[Group, ...] = ()
     floors: tuple[tuple[GroupKey, EpochFloor], ...] = ()
-    events: tuple[Event, ...] = ()
+    events: tuple[msgspec.Raw, ...] = ()
     last_sequence: int = 0
     failovers: tuple[FailoverRecord, ...] = ()
 
@@ -55,7 +60,9 @@ def decode_image(data: bytes) -> Image:
             f"snapshot version {version.hex()} is unknown; this node knows {SNAPSHOT_VERSION}"
         )
     try:
-        return _DECODER.decode(memoryview(data)[len(_HEADER) :])
+        image = _DECODER.decode(memoryview(data)[len(_HEADER) :])
+        # Encoded again: the bytes of equal events must be equal, also if an earlier release wrote some.
+        return replace(image, events=tuple(encode_event(decode_event(event)) for event in image.events))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SnapshotDecodeError(f"a snapshot of {len(data)} bytes cannot be read: {error}") from error
 

@@ -224,7 +224,7 @@ class GroupsState:
             applied_term=self.applied_term,
             groups=tuple(self._groups[key] for key in sorted(self._groups)),
             floors=tuple(self._floors.items()),
-            events=self.history.events,
+            events=self.history.encoded_events,
             last_sequence=self.history.last_sequence,
             failovers=self.history.failovers,
         )

@@ -2,14 +2,15 @@
 
 The work is split by thread. `prepare`, `commit`, `publish_snapshot`, `compact` and all reads run on the
 thread of the core and touch memory only (`compact` also unlinks files). `write` and `write_snapshot` block on
-the disk, run on one writer thread at a time, and touch nothing that the reads see. A batch counts for the
-core only after `commit`.
+the disk and touch nothing that the reads see. Batches come from one thread; a snapshot may be written at the
+same time from another, because its file is its own. A batch counts for the core only after `commit`.
 
 A store that failed once stays failed: every later write raises `LogFailedError`. A store without space does
 not fail: `write` raises `LogFullError` and may be called again with the same batch.
 """
 
 import contextlib
+import threading
 from pathlib import Path
 
 from controller_core.log.errors import LogCorruptError, LogFailedError, LogMisuseError
@@ -46,6 +47,7 @@ class DiskStore(StoreReads):
         self._lock = lock
         self._view = LogView(stored)
         self._writer = writer
+        self._snapshots_lock = threading.Lock()
         self._failure: OSError | None = None
         self._closed = False
         self.cut = cut
@@ -155,7 +157,7 @@ class DiskStore(StoreReads):
         self._check_usable()
         try:
             if batch.snapshot is not None:
-                write_snapshot_file(self._files, self._directory, batch.snapshot)
+                self._write_snapshot(batch.snapshot)
             if not batch.is_empty or batch.must_sync:
                 self._writer.append(batch)
         except OSError as error:
@@ -168,7 +170,7 @@ class DiskStore(StoreReads):
             self._writer.drop_through(batch.snapshot.index)
 
     def write_snapshot(self, snapshot: Snapshot) -> None:
-        """Put a snapshot on disk; blocks; from the thread that writes batches.
+        """Put a snapshot on disk; blocks; from any one thread.
 
         Raises:
             LogFullError: no space; nothing has changed.
@@ -176,9 +178,14 @@ class DiskStore(StoreReads):
         """
         self._check_usable()
         try:
-            write_snapshot_file(self._files, self._directory, snapshot)
+            self._write_snapshot(snapshot)
         except OSError as error:
             raise self._fail(error) from error
+
+    def _write_snapshot(self, snapshot: Snapshot) -> None:
+        # One at a time: each removes older files.
+        with self._snapshots_lock:
+            write_snapshot_file(self._files, self._directory, snapshot)
 
     def publish_snapshot(self, snapshot: Snapshot) -> None:
         """Make a written snapshot the newest one."""

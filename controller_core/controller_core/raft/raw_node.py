@@ -97,6 +97,7 @@ class _Accepted:
     last_term: int = 0
     snapshot: Snapshot | None = None
     committed: tuple[Entry, ...] = field(default=())
+    committed_bytes: int = 0
 
 
 class RawNode:
@@ -277,7 +278,7 @@ class RawNode:
             raft.log.unstable.stable_snapshot_to(accepted.snapshot.index)
             note_applied(raft, accepted.snapshot.index, 0)
         if accepted.committed:
-            note_applied(raft, accepted.committed[-1].index, entries_size_bytes(accepted.committed))
+            note_applied(raft, accepted.committed[-1].index, accepted.committed_bytes)
             forget_uncommitted(raft, payload_size_bytes(accepted.committed))
 
     # -- what observers ask
@@ -393,4 +394,5 @@ class RawNode:
         raft.log.unstable.accept_in_progress()
         if ready.committed_entries:
             last = ready.committed_entries[-1].index
-            raft.log.accept_applying(last, entries_size_bytes(ready.committed_entries))
+            accepted.committed_bytes = entries_size_bytes(ready.committed_entries)
+            raft.log.accept_applying(last, accepted.committed_bytes)

@@ -10,7 +10,9 @@ This module never does I/O and never validates: a message from a peer is checked
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NewType
+from typing import Annotated, NewType
+
+import msgspec
 
 Term = NewType("Term", int)
 LogIndex = NewType("LogIndex", int)
@@ -67,12 +69,15 @@ class StateType(IntEnum):
     PRE_CANDIDATE = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One position of the replicated log."""
+class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """One position of the replicated log.
 
-    term: Term
-    index: LogIndex
+    Why a Struct: a leader makes one for each command and writes it into a message for each follower. A Struct
+    is made five times faster than a dataclass, and `server.peers.codec` reads and writes it as it is.
+    """
+
+    term: Annotated[Term, msgspec.Meta(ge=0)]
+    index: Annotated[LogIndex, msgspec.Meta(ge=0)]
     type: EntryType = EntryType.NORMAL
     data: bytes = b""
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from controller_core.remoting import bounded_json
+from controller_core import bounded_json
 from controller_core.remoting.codes import LanguageCode, SerializeType
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError, RemotingUsageError, shown

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, overload
 
 import msgspec
 
-from controller_core.remoting import bounded_json
+from controller_core import bounded_json
 from controller_core.remoting.errors import RemotingProtocolError
 
 T = TypeVar("T")

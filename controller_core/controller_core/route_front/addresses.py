@@ -11,7 +11,7 @@ from typing import Final, Self
 
 import msgspec
 
-from controller_core.remoting import bounded_json
+from controller_core import bounded_json
 from controller_core.remoting.errors import shown
 from controller_core.remoting.host_port import split_host_port
 from controller_core.remoting.text_bounds import ADDRESS_BYTES_MAX, text_problem

@@ -38,6 +38,7 @@ from controller_core.server.node.types import NotLeaderError
 from controller_core.server.notices.ha_addresses import HaAddresses
 from controller_core.server.proposals.commands import CommandMaker
 from controller_core.server.proposals.submission import CommandSubmitter
+from controller_core.server.requests.direct_writes import DirectWrites
 from controller_core.server.requests.forwarding import Forwarder
 from controller_core.server.requests.handlers import Handlers
 from controller_core.server.requests.leader_rule import LeaderRule
@@ -201,6 +202,7 @@ class Controller:
         )
 
     def _make_handlers(self) -> Handlers:
+        rule = LeaderRule(self._node, self._self.raft_id, self._forwarder)
         node_requests = NodeRequests(
             self._machine.state, self.heartbeats, self._clock, lambda: self._config.settings.node_timeout_ms
         )
@@ -209,7 +211,8 @@ class Controller:
             machine=self._machine,
             heartbeats=self.heartbeats,
             submitter=self._submitter,
-            rule=LeaderRule(self._node, self._self.raft_id, self._forwarder),
+            rule=rule,
+            direct=DirectWrites(self._submitter.submit_for, rule.begin, self._metrics).propose,
             maker=self._maker,
             config=self._config,
             clock=self._clock,

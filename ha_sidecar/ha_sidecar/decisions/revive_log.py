@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from controller_core.remoting import bounded_json
-from controller_core.remoting.bounded_json import JsonError
+from controller_core import bounded_json
+from controller_core.bounded_json import JsonError
 from controller_core.remoting.client_headers import PullMessageRequestHeader, SendMessageRequestHeaderV2
 
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"

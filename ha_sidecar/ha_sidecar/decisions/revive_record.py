@@ -11,8 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from controller_core.remoting import bounded_json
-from controller_core.remoting.bounded_json import JsonError
+from controller_core import bounded_json
+from controller_core.bounded_json import JsonError
 from ha_sidecar.decisions.revive_debt import DebtRecord
 from ha_sidecar.decisions.revive_log import Consumer
 

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import aiohttp
 
+from controller_core import bounded_json
 from controller_core.channel.http_answers import EVENT_LINE_BYTES_MAX, newest_event, read_json, sequence_of
-from controller_core.remoting import bounded_json
 from ha_sidecar.address import HostPort
 from ha_sidecar.node_agent.elections import (
     NAME_CHARS_MAX,

@@ -33,9 +33,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
+from controller_core import bounded_json
 from controller_core.channel import ChannelError, Connection, connect
 from controller_core.channel.refusals import RefusalLog, refusal
-from controller_core.remoting import bounded_json
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError

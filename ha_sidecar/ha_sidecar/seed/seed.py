@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controller_core.remoting import bounded_json
+from controller_core import bounded_json
 from controller_core.remoting.numbers import BrokerId, LogOffset
 from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.checking import Checker

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
+from controller_core import bounded_json
 from controller_core.channel.http_answers import (
     EVENT_LINE_BYTES_MAX,
     newest_event,
@@ -21,7 +22,6 @@ from controller_core.channel.http_answers import (
     read_problem,
     sequence_of,
 )
-from controller_core.remoting import bounded_json
 from rocketmq_operator.clients.api import Json, PeerUnavailableError, RequestRefusedError, RetryLaterError
 
 READ_TIMEOUT: Final = aiohttp.ClientTimeout(total=3.0, connect=1.0)

@@ -18,7 +18,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import ConflictError, NotFoundError, ResourceNotFoundError
 
-from controller_core.remoting import bounded_json
+from controller_core import bounded_json
 from rocketmq_operator.api.names import API_VERSION, FIELD_MANAGER, OUR_KINDS
 from rocketmq_operator.clients.api import (
     EVENTS_MAX,

@@ -13,8 +13,8 @@ import aiohttp
 from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import ResourceNotFoundError
 
+from controller_core import bounded_json
 from controller_core.channel.http_answers import read_body, read_problem
-from controller_core.remoting import bounded_json
 from rocketmq_operator.api.names import API_VERSION, OUR_KINDS
 from rocketmq_operator.clients.api import BusyError, Json, PeerUnavailableError
 from rocketmq_operator.clients.kube import BUSY, PAGE_OBJECTS_MAX, VERSIONS, retry_after_s

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
-from controller_core.remoting import bounded_json
+from controller_core import bounded_json
 from rocketmq_operator.api.names import CLUSTER_KIND, GROUP_KIND
 from rocketmq_operator.clients.api import Json, KubeConflictError
 from rocketmq_operator.plan.common import names

@@ -27,7 +27,7 @@ from typing import Any, Final, Literal
 
 import pyarrow.parquet as pq
 
-from controller_core.remoting import bounded_json
+from controller_core import bounded_json
 from slo_pipeline.jobs.late import ONE_DAY, begin_of, keep_strays
 from slo_pipeline.schemas.names import KINDS
 from slo_pipeline.schemas.segments import AHEAD_MAX_S, SEGMENTS

@@ -9,7 +9,7 @@ repaired or guessed.
 from dataclasses import dataclass
 from typing import Any, Final
 
-from controller_core.remoting import bounded_json
+from controller_core import bounded_json
 from slo_pipeline.reports.values.file_names import is_segment
 
 # What Python's calendar can show: the last microsecond of the year 9999.

@@ -38,7 +38,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from controller_core.remoting import bounded_json
+from controller_core import bounded_json
 from slo_pipeline.schemas.frames import struct_type
 from slo_pipeline.schemas.segments import SAMPLES
 from slo_pipeline.sources.prometheus_wire import PrometheusError, PrometheusServer, Protocol, TimeRange, fetch

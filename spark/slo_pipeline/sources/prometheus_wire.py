@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, NamedTuple
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from controller_core.remoting import bounded_json
+from controller_core import bounded_json
 from slo_pipeline.schemas.segments import SAMPLES
 from slo_pipeline.schemas.series_ids import series_id
 from slo_pipeline.sources.selectors import NAME_LABEL, TYPES, Matcher, text_of

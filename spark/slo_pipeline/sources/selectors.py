@@ -12,7 +12,7 @@ import json
 import re
 from typing import Final, NamedTuple
 
-from controller_core.remoting import bounded_json
+from controller_core import bounded_json
 
 # The numbers of prompb's LabelMatcher.Type.
 TYPES: Final = {"=": 0, "!=": 1, "=~": 2, "!~": 3}

@@ -14,7 +14,7 @@ from controller_core.command_line.program import FailedError, MisuseError
 from project_tools.chart_files import ROOT
 from project_tools.release.__main__ import chosen_parts, main
 from project_tools.release.archives import files_below, write_tar_gz
-from project_tools.release.manifests import definitions, rendered_chart
+from project_tools.release.manifests import EVERYWHERE, definitions, rendered_chart
 from project_tools.release.olm_bundle import cluster_service_version
 from project_tools.release.source_tree import SourceTree, checked_version, export, with_version
 from testkit.kube.kubectl import program
@@ -81,7 +81,7 @@ def test_an_archive_depends_on_names_contents_and_rights_alone(tmp_path: Path) -
 
 @needs_helm
 def test_the_bundle_gives_the_rights_of_the_chart_and_no_others(tree: SourceTree) -> None:
-    objects = rendered_chart(tree, "operator.clusterWide=true")
+    objects = rendered_chart(tree, *EVERYWHERE)
     spec = cluster_service_version(tree, objects)["spec"]
     strategy = spec["install"]["spec"]
     expected = [rule for value in objects if value["kind"] == "ClusterRole" for rule in value["rules"]]
@@ -95,7 +95,7 @@ def test_the_bundle_gives_the_rights_of_the_chart_and_no_others(tree: SourceTree
 
 @needs_helm
 def test_a_role_of_another_account_does_not_get_into_the_bundle(tree: SourceTree) -> None:
-    objects = rendered_chart(tree, "operator.clusterWide=true")
+    objects = rendered_chart(tree, *EVERYWHERE)
     binding = next(value for value in objects if value["kind"] == "ClusterRoleBinding")
     others = [*objects, binding | {"subjects": [{"kind": "ServiceAccount", "name": "stranger"}]}]
     with pytest.raises(FailedError, match="stranger is not the operator's account"):

@@ -16,7 +16,9 @@ from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
 from ha_sidecar.address import HostPort, host_port
 from testkit.fakes.broker import FakeBroker
-from testkit.fakes.strangers import (
+from testkit.processes.ports import LOOPBACK, free_port
+from testkit.processes.process import ManagedProcess
+from testkit.processes.strangers import (
     connections,
     endless_header,
     flood,
@@ -26,8 +28,6 @@ from testkit.fakes.strangers import (
     tiny_fields,
     unfinished_frame,
 )
-from testkit.processes.ports import LOOPBACK, free_port
-from testkit.processes.process import ManagedProcess
 from testkit.products.controllers import ControllerCluster
 from testkit.products.replica import LogReplicaProcess
 from testkit.products.route_front import RouteFrontProcess

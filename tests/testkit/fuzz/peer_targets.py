@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from aiohttp import web
 from msgspec import structs
 
-from controller_core import limits
+from controller_core import bounded_json, limits
+from controller_core.bounded_json import JsonError
 from controller_core.log.memory import MemoryStore
 from controller_core.raft.bounds import TERM_AHEAD_MAX
 from controller_core.raft.config import Config
@@ -34,8 +35,6 @@ from controller_core.raft.types import (
     Snapshot,
     Term,
 )
-from controller_core.remoting import bounded_json
-from controller_core.remoting.bounded_json import JsonError
 from controller_core.remoting.errors import RemotingUsageError
 from controller_core.remoting.frame import decode_frame, encode
 from controller_core.remoting.numbers import LogOffset
@@ -58,6 +57,7 @@ _ME: Final = 1
 _VOTERS: Final = ConfState(voters=(NodeId(1), NodeId(2), NodeId(3)))
 _FRAME_BYTES_MAX: Final = 1 << 16
 _MESSAGES_MAX: Final = 32
+_LARGEST: Final = 2**64 - 1
 _LOOP: Final = asyncio.new_event_loop()
 
 
@@ -130,11 +130,11 @@ def _message(numbers: _Bytes) -> Message:
     entries = tuple(
         Entry(
             Term(numbers.number()),
-            LogIndex(min(index + 1 + at, 2**64 - 1)),
+            LogIndex(min(index + at, _LARGEST)),
             EntryType(0),
             bytes([numbers.byte()]),
         )
-        for at in range(numbers.byte() % 4)
+        for at in range(1, 1 + numbers.byte() % 4)
     )
     snapshot = (
         Snapshot(LogIndex(numbers.number()), Term(numbers.number()), _VOTERS, b"state")

@@ -93,8 +93,8 @@ MUTANTS = (
     Mutant(
         "a request of unknown fate is carried out again",
         "server/requests/leader_rule.py",
-        "                if request.code not in _REPEATABLE:\n                    return _fate_unknown(",
-        "                if False:\n                    return _fate_unknown(",
+        "                if request.code not in _REPEATABLE:\n                    return fate_unknown(",
+        "                if False:\n                    return fate_unknown(",
         test="tests/unit/server/requests/test_leader_rule.py",
     ),
     Mutant(

@@ -4,7 +4,7 @@ import pytest
 from aiohttp.http_exceptions import BadHttpMessage, ContentEncodingError, LineTooLong
 from aiohttp.web import RequestPayloadError
 
-from controller_core.channel.http_log import server_log
+from controller_core.channel.http_port import server_log
 
 
 @pytest.mark.parametrize(

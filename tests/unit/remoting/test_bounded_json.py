@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_core import limits
-from controller_core.remoting import bounded_json
-from controller_core.remoting.bounded_json import JsonError
+from controller_core import bounded_json, limits
+from controller_core.bounded_json import JsonError
 
 DEEPEST = limits.JSON_DEPTH_MAX
 VALUES = st.recursive(

@@ -12,6 +12,8 @@ from testkit.kube.kubectl import STACK_BINARIES
 Json = dict[str, Any]
 NAMESPACE: Final = "rocketmq-ha"
 RELEASE: Final = "rocketmq-ha"
+EVERYWHERE: Final = ("operator.clusterWide=true", 'operator.clusters=["*"]')
+"""Settings of manifests without values to set: all namespaces, and clusters of any name."""
 _KUBERNETES: Final = "1.34.0"
 
 
@@ -48,10 +50,11 @@ def build_manifests(tree: SourceTree, out: Path) -> Path:
     objects = [
         namespace,
         *definitions(tree),
-        *map(_placed, rendered_chart(tree, "operator.clusterWide=true")),
+        *map(_placed, rendered_chart(tree, *EVERYWHERE)),
     ]
     head = (
-        f"# RocketMQ HA Operator {tree.version}, commit {tree.commit}. It watches every namespace.\n"
+        f"# RocketMQ HA Operator {tree.version}, commit {tree.commit}. It watches every namespace and\n"
+        f"# may read every Secret. The chart can allow less: operator.watchNamespaces, operator.clusters.\n"
         "# kubectl apply --server-side -f install.yaml\n"
     )
     target = out / "install.yaml"
@@ -59,7 +62,15 @@ def build_manifests(tree: SourceTree, out: Path) -> Path:
     return target
 
 
-_WITHOUT_NAMESPACE: Final = frozenset({"ClusterRole", "ClusterRoleBinding", "Namespace", "PriorityClass"})
+_WITHOUT_NAMESPACE: Final = frozenset(
+    {
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Namespace",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    }
+)
 
 
 def _placed(value: Json) -> Json:

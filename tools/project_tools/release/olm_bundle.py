@@ -12,7 +12,7 @@ import yaml
 
 from controller_core.command_line.program import FailedError
 from project_tools.release.archives import files_below, write_tar_gz
-from project_tools.release.manifests import definitions, rendered_chart
+from project_tools.release.manifests import EVERYWHERE, definitions, rendered_chart
 from project_tools.release.source_tree import SourceTree
 
 Json = dict[str, Any]
@@ -38,7 +38,7 @@ def build_bundle(tree: SourceTree, work: Path, out: Path) -> Path:
     Raises:
         FailedError: the chart has a right that a bundle cannot carry.
     """
-    objects = rendered_chart(tree, "operator.clusterWide=true")
+    objects = rendered_chart(tree, *EVERYWHERE)
     _write(
         work / "manifests" / f"{_PACKAGE}.clusterserviceversion.yaml", cluster_service_version(tree, objects)
     )

@@ -217,6 +217,25 @@ class NodeAgents:
         is_witnessed = any(agent.is_reliable(key) for agent in naming.values())
         return Verdict.LOST if is_witnessed else Verdict.UNKNOWN
 
+    def lost_at_ms(self, key: ReplicaKey, entry: LiveEntry, timeout_ms: int) -> int | None:
+        """Return when a member can count as lost at the earliest, if neither it nor an agent is heard again.
+
+        None if its own timeout alone decides. An agent that is not reliable yet counts, because it may be by
+        then.
+
+        Args:
+            key: the member.
+            entry: its entry in the table of living members.
+            timeout_ms: after how much silence of both a node is lost.
+        """
+        naming = self._naming.get(key)
+        if not naming or not timeout_ms:
+            return None
+        pace = self._paces.get(key)
+        patience_ms = timeout_ms if pace is None else pace.patience_ms(timeout_ms)
+        agents_ms = max(agent.pace.last_ms + agent.pace.patience_ms(timeout_ms) for agent in naming.values())
+        return max(entry.last_beat_ms + patience_ms, agents_ms, entry.starting_until_ms)
+
     def _silence_ms(self, last_ms: int, now_ms: int) -> int:
         return now_ms - max(last_ms, self._awake_since_ms)
 

@@ -328,6 +328,11 @@ class LivenessTable:
         wanted = members if ids is None else (broker_id for broker_id in ids if broker_id in members)
         return tuple(members[broker_id].as_live_broker() for broker_id in sorted(wanted))
 
+    def alive_ids(self, key: GroupKey, ids: Iterable[BrokerId]) -> tuple[BrokerId, ...]:
+        """Return those of these ids that are living members of a group, ascending."""
+        members = self._groups.get(key, {})
+        return tuple(sorted(broker_id for broker_id in ids if broker_id in members))
+
     def keys_of_channel(self, channel_id: int) -> tuple[ReplicaKey, ...]:
         """Return the members that a connection holds."""
         return self.holders.keys(channel_id)
@@ -342,8 +347,12 @@ class LivenessTable:
         It gives requests without a cluster their cluster; empty without such a member, or with members of
         several clusters.
         """
-        clusters = {key.cluster for key in self.holders.keys_named(channel_id, broker_name)}
-        return clusters.pop() if len(clusters) == 1 else ""
+        cluster: str | None = None
+        for key in self.holders.keys_named(channel_id, broker_name):
+            if cluster is not None and key.cluster != cluster:
+                return ""
+            cluster = key.cluster
+        return cluster or ""
 
     def last_death(self, key: ReplicaKey) -> Death | None:
         """Return how a member that is not alive died, None if this node never saw it die."""

@@ -17,10 +17,10 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
+from controller_core import bounded_json
+from controller_core.bounded_json import JsonError
 from controller_core.channel.http_answers import read_body, sequence_of
 from controller_core.command_line.output import RowPrinter, show
-from controller_core.remoting import bounded_json
-from controller_core.remoting.bounded_json import JsonError
 from controller_core.remoting.errors import shown
 from controller_core.remoting.text_bounds import NAME_BYTES_MAX, one_line, text_problem
 

@@ -206,7 +206,8 @@ class HeartbeatReceiver:
 
     def alive_ids_of(self, cluster: str, broker_name: str) -> tuple[BrokerId, ...]:
         """Return the ids of those that `alive_of` returns, ascending."""
-        return tuple(broker.id for broker in self.alive_of(cluster, broker_name))
+        group = self._state.find_one(broker_name, cluster)
+        return () if group is None else self.table.alive_ids(group.key, captured(group))
 
     def cluster_of(self, channel_id: int, broker_name: str) -> str:
         """Return the cluster that a connection's heartbeats named for this group.
@@ -229,17 +230,22 @@ class HeartbeatReceiver:
             last_beat_age_ms=age_ms,
         )
 
-    def lease_ms(self, ext: Mapping[str, str]) -> int | None:
+    def lease_ms(self, ext: Mapping[str, str], node_timeout_ms: int) -> int | None:
         """Return for how much longer the member that a request names may be silent.
 
-        0 if this node does not take it for alive; None if the request names no member.
+        Its node's agent may be silent for as long: with it, the member would count as lost earlier. 0 if this
+        node does not take the member for alive; None if the request names none.
         """
         broker_id = ext.get("brokerId", "")
         if not broker_id.isdecimal() or len(broker_id) > _ID_DIGITS_MAX:
             return None
         key = ReplicaKey(ext.get("clusterName", ""), ext.get("brokerName", ""), BrokerId(int(broker_id)))
         entry = self.table.get(key)
-        return 0 if entry is None else max(0, entry.deadline_ms - self._clock.now_ms())
+        if entry is None:
+            return 0
+        lost_at_ms = self.agents.lost_at_ms(key, entry, node_timeout_ms)
+        end_ms = entry.deadline_ms if lost_at_ms is None else min(entry.deadline_ms, lost_at_ms)
+        return max(0, end_ms - self._clock.now_ms())
 
     async def run(self) -> None:
         """Find members that are silent for too long, until cancelled."""

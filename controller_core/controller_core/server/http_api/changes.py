@@ -15,8 +15,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 from aiohttp import web
 
-from controller_core.remoting import bounded_json
-from controller_core.remoting.bounded_json import JsonError
+from controller_core import bounded_json
+from controller_core.bounded_json import JsonError
 from controller_core.remoting.errors import shown
 from controller_core.remoting.text_bounds import ADDRESS_BYTES_MAX, NAME_BYTES_MAX, text_problem
 from controller_core.server.common import json_views

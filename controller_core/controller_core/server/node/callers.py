@@ -24,15 +24,15 @@ class Callers:
     def hand_over(self) -> None:
         """Give waiting commands to the core as one batch, and start a round for waiting reads."""
         waiting = [proposal for proposal in self.proposals.take_queue() if not proposal[1].done()]
-        futures = [future for _, future in waiting]
         if waiting and not self._raw.is_leader:
-            fail(futures, self._not_leader())
+            fail([waiter for _, waiter in waiting], self._not_leader())
         elif waiting:
             try:
                 self._raw.propose_many([data for data, _ in waiting])
                 self.proposals.handed_over(waiting, self._raw.term)
             except ProposalDroppedError as error:
-                fail(futures, CommandDroppedError(error.reason or "leadership is being handed over"))
+                reason = error.reason or "leadership is being handed over"
+                fail([waiter for _, waiter in waiting], CommandDroppedError(reason))
         if context := self.reads.begin():
             try:
                 self._raw.read_index(context)
@@ -49,7 +49,7 @@ class Callers:
 
     def close(self) -> None:
         """Fail all waiting callers, because the node ends."""
-        fail([future for _, future in self.proposals.take_queue()], NotLeaderError(None))
+        fail([waiter for _, waiter in self.proposals.take_queue()], NotLeaderError(None))
         self.proposals.lose("the node has ended; the outcome of the command is unknown")
         self.reads.close(NotLeaderError(None))
 

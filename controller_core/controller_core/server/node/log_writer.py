@@ -1,4 +1,6 @@
-"""The one thread that writes a node's log: batches in order, and a snapshot now and then between two of them.
+"""The threads that write a node's log: one for batches, in order, and one for a snapshot now and then.
+
+Why two: a snapshot of megabytes takes the disk some 20 ms, and every command that came meanwhile would wait.
 
 A full disk is waited out here: nothing of a batch is in the log then, and the same batch is written again
 until it fits. A snapshot that finds no space is given up; the log is whole without it, and the next one
@@ -32,6 +34,7 @@ class LogWriter:
         self.is_full = False
         """Whether a batch waits for space."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="raft-log")
+        self._snapshot_thread = ThreadPoolExecutor(1, thread_name_prefix="raft-snapshot")
 
     async def write(self, batch: Batch, stopped: Callable[[], bool]) -> bool:
         """Write a batch that needs it, waiting for space until `stopped`.
@@ -71,7 +74,9 @@ class LogWriter:
             LogFailedError: the disk failed.
         """
         made: Snapshot = self._store.build_snapshot(LogIndex(index), conf_state, data)
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._store.write_snapshot, made)
+        await asyncio.get_running_loop().run_in_executor(
+            self._snapshot_thread, self._store.write_snapshot, made
+        )
         self._store.publish_snapshot(made)
         behind = LogIndex(index - self._entries_kept)
         if behind >= self._store.first_index():
@@ -81,6 +86,7 @@ class LogWriter:
     def close(self) -> None:
         """Finish the write under way, save the newest commit index if that is easy, and close the store."""
         self._thread.shutdown(wait=True)
+        self._snapshot_thread.shutdown(wait=True)
         with contextlib.suppress(LogFailedError, LogFullError, LogMisuseError):
             self._store.write(Batch(hard_state=self._store.initial_state()[0]))
         self._store.close()

@@ -6,20 +6,40 @@
        +--- leadership lost: outcome unknown <-------+--- another entry was applied at that index
 
 The core appends what a leader proposes in order, so a command is found again in the next Ready's entries by
-being the very same bytes object at the head of the queue. Futures that their callers gave up (a time-out) are
-passed over.
+being the very same bytes object at the head of the queue. Waiters that are done already (their callers gave
+up) are passed over.
 
-This module keeps futures and does no I/O.
+A waiter is a future, or anything else with its three methods: a request of the remoting port gets its answer
+within the turn of the loop that applies the command, and needs neither a task nor a future for that.
+
+This module keeps waiters and does no I/O.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import Iterable
+from typing import Protocol
 
 from controller_core.raft.types import Entry
 from controller_core.server.node.types import ENTRY_BYTES_MAX, ProposalLostError
 
-Waiting = tuple[bytes, asyncio.Future[object]]
+
+class Waiter(Protocol):
+    """What waits for a command; its methods do not raise."""
+
+    def done(self) -> bool:
+        """Whether nothing waits any more."""
+        ...
+
+    def set_result(self, result: object, /) -> None:
+        """Learn what applying the command gave."""
+        ...
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """Learn that the command was not proposed, or that its outcome is unknown."""
+        ...
+
+
+Waiting = tuple[bytes, Waiter]
 
 
 class Proposals:
@@ -30,14 +50,14 @@ class Proposals:
     def __init__(self) -> None:
         self._queue: list[Waiting] = []
         self._unplaced: deque[Waiting] = deque()
-        self._placed: dict[int, tuple[int, asyncio.Future[object]]] = {}
+        self._placed: dict[int, tuple[int, Waiter]] = {}
         self.term = 0
         """The term in which commands were handed to the core; 0 while none are under way."""
 
     def __len__(self) -> int:
         return len(self._queue) + len(self._unplaced) + len(self._placed)
 
-    def add(self, data: bytes) -> asyncio.Future[object]:
+    def add(self, data: bytes, waiter: Waiter) -> None:
         """Queue a command for the next batch.
 
         Raises:
@@ -45,9 +65,7 @@ class Proposals:
         """
         if not 0 < len(data) <= ENTRY_BYTES_MAX:
             raise ValueError(f"a command of {len(data)} bytes, expected 1 to {ENTRY_BYTES_MAX}")
-        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self._queue.append((data, future))
-        return future
+        self._queue.append((data, waiter))
 
     def take_queue(self) -> list[Waiting]:
         """Return the commands not yet handed to the core, leaving none."""
@@ -72,27 +90,37 @@ class Proposals:
         found = self._placed.pop(entry.index, None)
         if found is None:
             return
-        term, future = found
-        if future.done():
+        term, waiter = found
+        if waiter.done():
             return
         if term == entry.term:
-            future.set_result(result)
+            waiter.set_result(result)
         else:
-            future.set_exception(ProposalLostError(f"another command was committed at index {entry.index}"))
+            waiter.set_exception(ProposalLostError(f"another command was committed at index {entry.index}"))
 
     def lose(self, reason: str) -> None:
         """Tell everybody whose command is under way that its outcome is unknown."""
-        lost = [future for _, future in self._unplaced] + [future for _, future in self._placed.values()]
+        lost = [waiter for _, waiter in self._unplaced] + [waiter for _, waiter in self._placed.values()]
         self._unplaced.clear()
         self._placed.clear()
         self.term = 0
         fail(lost, ProposalLostError(reason))
 
 
-def fail(
-    futures: Iterable[asyncio.Future[object]] | Iterable[asyncio.Future[None]], error: Exception
-) -> None:
-    """Fail futures that still wait."""
-    for future in futures:
-        if not future.done():
-            future.set_exception(error)
+class Fails(Protocol):
+    """A waiter, or a future of another type."""
+
+    def done(self) -> bool:
+        """Whether nothing waits any more."""
+        ...
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """Learn of the failure."""
+        ...
+
+
+def fail(waiters: Iterable[Fails], error: Exception) -> None:
+    """Fail waiters that still wait."""
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_exception(error)

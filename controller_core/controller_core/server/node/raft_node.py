@@ -9,10 +9,10 @@ or into a queue, and wakes the task. It works off one Ready after the other, in 
     snapshot, committed entries  ---> state machine, then the callers' futures
     advance
 
-So one fsync carries every command that arrived during the previous one, and followers write while the leader
-does. A batch that only moves the commit index waits for the next write, since losing it costs only a replay.
-On a full disk the node waits while ticks go on, so a leader that cannot write loses its quorum and its
-leadership. A failed disk, an entry of a later release or a broken invariant ends the node (`on_fatal`).
+So one fsync carries every command that came during the previous one, and followers write at the same time. A
+batch that only moves the commit index waits for the next write: losing it costs a replay. On a full disk
+ticks go on, so a leader that cannot write loses its leadership. A failed disk, an entry of a later release or
+a broken invariant ends the node.
 
 Never here: what commands mean, and sockets.
 """
@@ -33,6 +33,7 @@ from controller_core.server.node.conf_changes import ConfChanges
 from controller_core.server.node.leadership_transfer import best_successor, came_about
 from controller_core.server.node.log_writer import LogWriter
 from controller_core.server.node.member_book import MemberBook
+from controller_core.server.node.proposals import Waiter
 from controller_core.server.node.snapshots import Snapshots
 from controller_core.server.node.ticker import Ticker
 from controller_core.server.node.types import (
@@ -41,7 +42,6 @@ from controller_core.server.node.types import (
     NodeConfig,
     NodeStatus,
     NotLeaderError,
-    ProposalLostError,
     StateMachine,
     Store,
     Transport,
@@ -53,8 +53,6 @@ _EARLY = frozenset((MessageType.APP, MessageType.HEARTBEAT, MessageType.SNAP))
 _ASKS_FOR_A_VOTE = frozenset((MessageType.VOTE, MessageType.PRE_VOTE))
 
 _log = logging.getLogger(__name__)
-
-__all__ = ["CommandDroppedError", "Node", "NotLeaderError", "ProposalLostError"]
 
 
 class Node:
@@ -111,14 +109,11 @@ class Node:
         self._writer.close()
 
     def on_leadership(self, callback: Callable[[bool, int], None]) -> None:
-        """Call `callback(leads, term)` on the loop when leadership begins (first entry applied) or ends."""
+        """Call `callback(leads, term)` when leadership begins (first entry applied) or ends."""
         self._leadership_callbacks.append(callback)
 
     def on_fatal(self, callback: Callable[[BaseException], None]) -> None:
-        """Call `callback(error)` once if the node ends because it cannot go on.
-
-        The caller must still call `stop`.
-        """
+        """Call `callback(error)` once if the node cannot go on; the caller must still call `stop`."""
         self._fatal_callbacks.append(callback)
 
     def on_members(self, callback: Callable[[], None]) -> None:
@@ -136,12 +131,17 @@ class Node:
             CommandDroppedError: too many commands wait, or a handover is under way; nothing happened.
             ProposalLostError: as the future's error: leadership was lost; the fate of the command is unknown.
         """
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self.propose_for(data, future)
+        return future
+
+    def propose_for(self, data: bytes, waiter: Waiter) -> None:
+        """Put a command into the log and tell `waiter` what became of it, as `propose` tells its future."""
         self._check_leads()
         if len(self._callers.proposals) >= self.config.proposals_max:
             raise CommandDroppedError(f"{self.config.proposals_max} commands are waiting")
-        future = self._callers.proposals.add(data)
+        self._callers.proposals.add(data, waiter)
         self._bell.set()
-        return future
 
     async def read_barrier(self) -> None:
         """Return once this state machine has every command acknowledged by any node before this call.

@@ -32,7 +32,6 @@ from controller_core import limits
 from controller_core.raft.types import (
     ConfState,
     Entry,
-    EntryType,
     LogIndex,
     Message,
     MessageType,
@@ -53,7 +52,6 @@ GREETING_BYTES_MAX = limits.PEER_GREETING_BYTES_MAX
 _LENGTH = struct.Struct(">I")
 
 _Number = Annotated[int, msgspec.Meta(ge=0)]
-_WireEntry = tuple[_Number, _Number, EntryType, bytes]
 _WireIds = tuple[_Number, ...]
 _WireMembers = tuple[_WireIds, _WireIds, _WireIds, _WireIds, bool]
 _WireSnapshot = tuple[_Number, _Number, _WireMembers, bytes]
@@ -65,7 +63,7 @@ _WireMessage = tuple[
     _Number,
     _Number,
     _Number,
-    list[_WireEntry],
+    tuple[Entry, ...],
     _Number,
     _Number,
     _WireSnapshot | None,
@@ -292,7 +290,6 @@ def decode_message(frame: bytes) -> Message:
 
 
 def _message(wire: _WireMessage) -> Message:
-    entries = tuple(Entry(Term(term), LogIndex(index), kind, data) for term, index, kind, data in wire[7])
     return Message(
         type=wire[1],
         to=NodeId(wire[2]),
@@ -300,7 +297,7 @@ def _message(wire: _WireMessage) -> Message:
         term=Term(wire[4]),
         log_term=Term(wire[5]),
         index=LogIndex(wire[6]),
-        entries=entries,
+        entries=wire[7],
         commit=LogIndex(wire[8]),
         vote=NodeId(wire[9]),
         snapshot=None if wire[10] is None else _snapshot(wire[10]),
@@ -324,7 +321,7 @@ def _wire_message(message: Message) -> tuple[object, ...]:
         message.term,
         message.log_term,
         message.index,
-        [(entry.term, entry.index, entry.type, entry.data) for entry in message.entries],
+        message.entries,
         message.commit,
         message.vote,
         None if message.snapshot is None else _wire_snapshot(message.snapshot),

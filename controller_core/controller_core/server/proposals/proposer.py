@@ -15,6 +15,7 @@ from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.errors import shown
 from controller_core.server.common.metrics import Metrics
 from controller_core.server.logs import bind
+from controller_core.server.node.proposals import Waiter
 from controller_core.server.node.types import CommandDroppedError, NotLeaderError, ProposalLostError
 
 _log = logging.getLogger(__name__)
@@ -30,6 +31,10 @@ class ProposingNode(Protocol):
 
     def propose(self, data: bytes) -> Awaitable[object]:
         """Put a command into the log and return what applying it gave."""
+        ...
+
+    def propose_for(self, data: bytes, waiter: Waiter) -> None:
+        """Put a command into the log and tell `waiter` what applying it gave."""
         ...
 
 
@@ -50,26 +55,53 @@ class CommandProposer:
             CommandDroppedError: the log could not take it; nothing happened.
             ProposalLostError: leadership was lost before the result; the fate of the command is unknown.
         """
+        data = self._encoded(command)
+        if isinstance(data, Outcome):
+            return data
         try:
-            data = commands.encode(command)
+            outcome = await self._node.propose(data)
+        except (NotLeaderError, CommandDroppedError, ProposalLostError) as error:
+            self._metrics.commit(commit_result(error))
+            raise
+        self._metrics.commit("applied")
+        if not isinstance(outcome, Outcome):
+            raise TypeError(f"applying {type(command).__name__} gave {outcome!r}")
+        return outcome
+
+    def propose_for(self, command: AnyCommand, waiter: Waiter) -> Outcome | None:
+        """Propose a command for a waiter, which counts the result; return the refusal of one too large.
+
+        Raises:
+            NotLeaderError, CommandDroppedError: nothing happened, and the waiter will not be told.
+        """
+        data = self._encoded(command)
+        if isinstance(data, Outcome):
+            return data
+        try:
+            self._node.propose_for(data, waiter)
+        except (NotLeaderError, CommandDroppedError) as error:
+            self._metrics.commit(commit_result(error))
+            raise
+        return None
+
+    def _encoded(self, command: AnyCommand) -> bytes | Outcome:
+        """Return a command's bytes; the refusal of one that no log entry can hold."""
+        try:
+            return commands.encode(command)
         except CommandTooLargeError as error:
             self._metrics.commit("refused")
             _log.error(
                 "a command is not proposed: %s", error, extra=bind(broker_group=shown(command.broker_name))
             )
             return Outcome(GroupReply(ResponseCode.CONTROLLER_INVALID_REQUEST, None, str(error)))
-        try:
-            outcome = await self._node.propose(data)
-        except NotLeaderError:
-            self._metrics.commit("not_leader")
-            raise
-        except CommandDroppedError:
-            self._metrics.commit("dropped")
-            raise
-        except ProposalLostError:
-            self._metrics.commit("lost")
-            raise
-        self._metrics.commit("applied")
-        if not isinstance(outcome, Outcome):
-            raise TypeError(f"applying {type(command).__name__} gave {outcome!r}")
-        return outcome
+
+
+def commit_result(error: Exception) -> str:
+    """Return the metric label of a command that was not applied."""
+    match error:
+        case NotLeaderError():
+            return "not_leader"
+        case CommandDroppedError():
+            return "dropped"
+        case _:
+            return "lost"

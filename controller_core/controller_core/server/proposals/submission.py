@@ -15,6 +15,7 @@ from controller_core.groups.state import GroupsState
 from controller_core.remoting.codes import ResponseCode
 from controller_core.server.clock import Clock
 from controller_core.server.common.metrics import Metrics
+from controller_core.server.node.proposals import Waiter
 from controller_core.server.notices.notice_order import RoleChanges
 from controller_core.server.notices.notifier import Notifier
 from controller_core.server.proposals.commands import AliveOf
@@ -92,25 +93,30 @@ class CommandSubmitter:
         Raises:
             NotLeaderError, ProposalDroppedError, ProposalLostError: as `CommandProposer.propose`.
         """
-        match command:
-            case ElectMaster():
-                return self._elections.elect(command)
-            case AlterSyncStateSet():
-                return self._alter(command)
-            case _:
-                return self._proposer.propose(command)
+        if isinstance(command, ElectMaster):
+            return self._elections.elect(command)
+        return self._checked(command)
 
-    async def _alter(self, command: AlterSyncStateSet) -> Outcome:
-        """Propose another SyncStateSet, unless it drops a replica that the election has just kept."""
+    def submit_for(self, command: AnyCommand, waiter: Waiter) -> Outcome | None:
+        """Propose a command that is not an election for a waiter; see `CommandProposer.propose_for`."""
+        return self._refusal(command) or self._proposer.propose_for(command, waiter)
+
+    async def _checked(self, command: AnyCommand) -> Outcome:
+        return self._refusal(command) or await self._proposer.propose(command)
+
+    def _refusal(self, command: AnyCommand) -> Outcome | None:
+        """Refuse another SyncStateSet that drops a replica which the election has just kept."""
+        if not isinstance(command, AlterSyncStateSet):
+            return None
         group = self._state.find_one(command.broker_name, command.cluster)
-        if group is not None:
-            record = self._state.history.failover(group.key, group.master_epoch)
-            if early := drops_too_early(group, record, command):
-                remark = f"The election has just kept {comma_list(early)} in the SyncStateSet"
-                return Outcome(
-                    GroupReply(ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED, _NO_EPOCH, remark)
-                )
-        return await self._proposer.propose(command)
+        if group is None:
+            return None
+        record = self._state.history.failover(group.key, group.master_epoch)
+        if early := drops_too_early(group, record, command):
+            remark = f"The election has just kept {comma_list(early)} in the SyncStateSet"
+            code = ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
+            return Outcome(GroupReply(code, _NO_EPOCH, remark))
+        return None
 
     def saw_epoch(self, key: ReplicaKey, epoch: int, *, is_beat: bool) -> None:
         """Learn that a member acts in an epoch.

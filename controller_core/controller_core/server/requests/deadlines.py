@@ -1,37 +1,50 @@
-"""Ends tasks that take too long, all after the same time: one queue and one timer for thousands a second.
+"""Ends work that takes too long, all after the same time: one queue and one timer for thousands a second.
 
-A timer for each would cost more than what most of these tasks do. Here a task leaves a note at the end of a
-queue, which is in the order of the deadlines because all are given the same time; the timer looks at its
-head, at most every `LOOK_EVERY_S`, so a task may be given that much more.
+A timer for each would cost more than what most of this work does. Here each task (or whatever else can be
+cancelled) leaves a note at the end of a queue, which is in the order of the deadlines because all are given
+the same time; the timer looks at its head, at most every `LOOK_EVERY_S`, so work may be given that much more.
 
-Never here: what a task that was ended answers.
+Never here: what work that was ended answers.
 """
 
 import asyncio
 from collections import deque
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 LOOK_EVERY_S: Final = 0.05
 
 
+class Work(Protocol):
+    """A task, or something else that can be ended."""
+
+    def cancel(self) -> object:
+        """End it."""
+        ...
+
+
 @dataclass(slots=True)
 class Deadline:
-    """The note of one task.
+    """The note of one piece of work.
 
     Attributes:
-        at_s: the loop's time at which the task is ended.
+        at_s: the loop's time at which the work is ended.
         task: whose it is; None once it is done.
-        passed: whether the task was cancelled for it.
+        passed: whether the work was cancelled for it.
     """
 
     at_s: float
-    task: asyncio.Task[object] | None
+    task: Work | None
     passed: bool = False
 
     def met(self) -> None:
-        """Learn that the task is done, or must not be cancelled any more; forget it."""
+        """Learn that the work is done, or must not be cancelled any more; forget it."""
         self.task = None
+
+    def taken_over(self) -> "Deadline":
+        """Let the running task go on with the work in the time that is left."""
+        self.task = asyncio.current_task()
+        return self
 
 
 class Deadlines:
@@ -43,10 +56,13 @@ class Deadlines:
         self._notes: deque[Deadline] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self) -> Deadline:
-        """Begin the running task's time; it is cancelled when that is over, unless the note says `met`."""
+    def begin(self, work: Work | None = None) -> Deadline:
+        """Begin the time of the running task, or of `work`.
+
+        It is cancelled when that is over, unless the note says `met`.
+        """
         loop = asyncio.get_running_loop()
-        note = Deadline(loop.time() + self._within_s, asyncio.current_task())
+        note = Deadline(loop.time() + self._within_s, work or asyncio.current_task())
         self._notes.append(note)
         if self._timer is None:
             self._timer = loop.call_at(note.at_s, self._look)

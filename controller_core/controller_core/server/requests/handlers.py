@@ -7,8 +7,8 @@
 | by the leader, through the log | 1001, 1002, 1003, 1011, 1013 |
 
 `handle` is called on the event loop for each request. Requests that memory can answer get their answer at
-once, without a task: polls and heartbeats are nearly all of the traffic. The rest is returned as a coroutine
-for the server to run.
+once, without a task: polls and heartbeats are nearly all of the traffic. A write that waits for nothing but
+its command is returned as such (`direct_writes`), and the rest as a coroutine for the server to run.
 
 A header or body that lacks what a request needs is answered with code 1, as Java does when a handler throws.
 So is a text or a list that passes its bound (`requests.bounds`).
@@ -18,7 +18,6 @@ Never here: decisions. Commands are judged when applied (`groups.state`), reads 
 Source: ControllerRequestProcessor.java of 5.4.0 for the codes and the remarks.
 """
 
-import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -34,7 +33,6 @@ from controller_core.remoting import headers
 from controller_core.remoting.bodies import SyncStateSet, decode_names
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.remoting.errors import BodyError
 from controller_core.remoting.frame import PreparedAnswer
 from controller_core.server.clock import Clock
 from controller_core.server.elections.first_elections import FirstElections
@@ -49,17 +47,21 @@ from controller_core.server.requests.bounds import (
     refused_claim,
     refused_take_up,
 )
+from controller_core.server.requests.deadlines import Deadline
+from controller_core.server.requests.direct_writes import DIRECT, DirectWrite
 from controller_core.server.requests.forwarding import forwarded_cluster, is_forwarded
 from controller_core.server.requests.interfaces import NodeReads, Submitter
 from controller_core.server.requests.leader_rule import LeaderRule
+from controller_core.server.requests.node_answers import NodeAnswers
 from controller_core.server.requests.prepared_answers import PreparedAnswers
 from controller_core.server.requests.unknown_members import UnknownMembers
-from controller_core.server.settings.live_config import LiveConfig, UpdateRefusedError
-from controller_core.server.settings.peer_list import Peer, format_peers
+from controller_core.server.settings.live_config import LiveConfig
+from controller_core.server.settings.peer_list import Peer
 
+Propose = Callable[[RemotingCommand, AnyCommand], DirectWrite | RemotingCommand | None]
 NO_BROKER_ID_REMARK: Final = "Heart beat with empty brokerId"
 
-Answer = RemotingCommand | PreparedAnswer | Coroutine[object, object, RemotingCommand] | None
+Answer = RemotingCommand | PreparedAnswer | Coroutine[object, object, RemotingCommand] | DirectWrite | None
 
 
 class Handlers:
@@ -77,15 +79,16 @@ class Handlers:
         config: LiveConfig,
         clock: Clock,
         first_elections: FirstElections,
+        direct: Propose,
         direct_address: Callable[[str], str] = str,
         peers: Callable[[], tuple[Peer, ...]] | None = None,
         further: Mapping[int, Callable[[int, RemotingCommand], Answer]] = MappingProxyType({}),
     ) -> None:
         """Take the node's parts.
 
-        `direct_address` returns the address at which to reach the member that announced an address. `peers`
-        returns the present controllers; the default returns those of the settings. `further` has requests
-        that every node serves.
+        `direct` proposes the commands of requests that wait for nothing else. `direct_address` returns the
+        address at which to reach the member that announced an address. `peers` returns the present
+        controllers; the default returns those of the settings. `further` has requests that every node serves.
         """
         self._node = node
         self._machine = machine
@@ -93,19 +96,19 @@ class Handlers:
         self._submitter = submitter
         self._rule = rule
         self._maker = maker
-        self._config = config
+        self._direct = direct
         self._direct_address = direct_address
-        self._peers = peers or (lambda: config.settings.peers)
         self._clock = clock
         self._first_elections = first_elections
         self._unknown = UnknownMembers(machine.state, heartbeats.table, heartbeats.unregistered)
         self._prepared = PreparedAnswers()
         self._lease_seen_ms = -1
+        own = NodeAnswers(node, config, heartbeats.lease_ms, peers)
         self._local: dict[int, Callable[[int, RemotingCommand], Answer]] = {
             RequestCode.BROKER_HEARTBEAT: self._heartbeat,
-            RequestCode.CONTROLLER_GET_METADATA_INFO: self._metadata,
-            RequestCode.UPDATE_CONTROLLER_CONFIG: self._update_config,
-            RequestCode.GET_CONTROLLER_CONFIG: self._get_config,
+            RequestCode.CONTROLLER_GET_METADATA_INFO: own.metadata,
+            RequestCode.UPDATE_CONTROLLER_CONFIG: own.update_config,
+            RequestCode.GET_CONTROLLER_CONFIG: own.get_config,
             **further,
         }
         self._reads: dict[int, Callable[[int, RemotingCommand], GroupReply | PreparedAnswer | None]] = {
@@ -126,7 +129,7 @@ class Handlers:
         """Serve a request that came in by a connection.
 
         Returns:
-            The answer; a coroutine of the answer; or None for a oneway request that is done.
+            The answer; what will tell it; a coroutine of it; or None for a oneway request that is done.
 
         Raises:
             RemotingProtocolError: a header or body is not what the request needs, or passes a bound.
@@ -144,7 +147,18 @@ class Handlers:
                 return answers.answer(request, reply)
         elif read is None and request.code not in self._writes:
             return answers.not_supported(request)
+        if request.code in DIRECT and self._node.is_leader:
+            return self._proposed(channel_id, request) or self._by_leader(channel_id, request)
         return self._by_leader(channel_id, request)
+
+    def _proposed(self, channel_id: int, request: RemotingCommand) -> DirectWrite | RemotingCommand | None:
+        """Propose a request's command at once; return None if the log cannot take it now."""
+        made = self._writes[request.code](channel_id, request)
+        return answers.answer(request, made) if isinstance(made, GroupReply) else self._direct(request, made)
+
+    def again(self, channel_id: int, write: DirectWrite) -> Coroutine[object, object, RemotingCommand]:
+        """Serve a request anew whose command was not proposed after all, within its time."""
+        return self._by_leader(channel_id, write.request, write.deadline)
 
     def _must_wait(self, request: RemotingCommand) -> bool:
         """Whether the answer would tell a broker of a new master before its turn (`notices.notice_order`)."""
@@ -167,14 +181,16 @@ class Handlers:
             self._lease_seen_ms = now_ms
         return True
 
-    async def _by_leader(self, channel_id: int, request: RemotingCommand) -> RemotingCommand:
+    async def _by_leader(
+        self, channel_id: int, request: RemotingCommand, begun: Deadline | None = None
+    ) -> RemotingCommand:
         async def here() -> RemotingCommand:
             return answers.answer(request, await self._as_leader(channel_id, request))
 
         def cluster() -> str:
             return self._heartbeats.cluster_of(channel_id, (request.ext or {}).get("brokerName", ""))
 
-        return await self._rule.serve(request, here, cluster)
+        return await self._rule.serve(request, here, cluster, begun)
 
     async def _as_leader(self, channel_id: int, request: RemotingCommand) -> GroupReply | PreparedAnswer:
         read = self._reads.get(request.code)
@@ -208,37 +224,6 @@ class Handlers:
         if header.epoch is not None:
             self._submitter.saw_epoch(key, header.epoch, is_beat=True)
         return None if request.is_oneway else self._prepared.heartbeat
-
-    def _metadata(self, _channel_id: int, request: RemotingCommand) -> RemotingCommand:
-        settings = self._config.settings
-        leader_id = self._node.leader_id
-        peers = self._peers()
-        leader = next((peer for peer in peers if peer.raft_id == leader_id), None)
-        header = headers.GetMetaDataResponseHeader(
-            group=settings.group,
-            controller_leader_id=None if leader is None else leader.name,
-            # Why "" and not absent: mqadmin takes a null address for "ask the name server".
-            controller_leader_address="" if leader is None else leader.address,
-            is_leader=leader is not None and leader.name == settings.self_id,
-            peers=format_peers(peers),
-            lease_ms=self._heartbeats.lease_ms(request.ext or {}),
-        )
-        return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
-
-    def _get_config(self, _channel_id: int, request: RemotingCommand) -> RemotingCommand:
-        listing = self._config.listing().encode()
-        return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=listing)
-
-    async def _update_config(self, _channel_id: int, request: RemotingCommand) -> RemotingCommand:
-        try:
-            text = request.body.decode()
-            if self._config.update(text):
-                await asyncio.to_thread(self._config.save)
-        except UpdateRefusedError as error:
-            return RemotingCommand.response_to(request, ResponseCode.NO_PERMISSION, remark=str(error))
-        except ValueError as error:
-            raise BodyError("properties", str(error)) from error
-        return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
 
     # Reads of the leader.
 

@@ -10,6 +10,7 @@ from typing import Protocol
 from controller_core.groups.commands import AnyCommand
 from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.replies import Outcome
+from controller_core.server.node.proposals import Waiter
 from controller_core.server.notices.notice_order import RoleChanges
 
 
@@ -45,6 +46,10 @@ class Submitter(Protocol):
 
     def submit(self, command: AnyCommand) -> Coroutine[object, object, Outcome]:
         """Propose a command and return what applying it led to."""
+        ...
+
+    def submit_for(self, command: AnyCommand, waiter: Waiter) -> Outcome | None:
+        """Propose a command that is not an election for a waiter; return a refusal that needs no entry."""
         ...
 
     def saw_epoch(self, key: ReplicaKey, epoch: int, *, is_beat: bool) -> None:

@@ -28,7 +28,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.node.types import CommandDroppedError, NotLeaderError, ProposalLostError
 from controller_core.server.requests.answers import NOT_LEADER_REMARK, not_leader
-from controller_core.server.requests.deadlines import Deadlines
+from controller_core.server.requests.deadlines import Deadline, Deadlines, Work
 from controller_core.server.requests.forwarding import FATE_UNKNOWN_FIELD, Forwarder, is_forwarded
 
 ANSWER_WITHIN_S: Final = 2.5
@@ -77,8 +77,16 @@ class LeaderRule:
         self._forwarder = forwarder
         self._deadlines = Deadlines(ANSWER_WITHIN_S)
 
+    def begin(self, work: Work) -> Deadline:
+        """Begin the time within which `work`, which is no task, must answer."""
+        return self._deadlines.begin(work)
+
     async def serve(
-        self, request: RemotingCommand, here: Serve, cluster: Callable[[], str]
+        self,
+        request: RemotingCommand,
+        here: Serve,
+        cluster: Callable[[], str],
+        begun: Deadline | None = None,
     ) -> RemotingCommand:
         """Return the answer of the leader, or 2007.
 
@@ -86,8 +94,9 @@ class LeaderRule:
             request: the request to serve.
             here: serves it on this node, which then leads.
             cluster: says what the sender's heartbeats named, for the leader to know; empty if nothing.
+            begun: the deadline of a request whose time has begun before.
         """
-        deadline = self._deadlines.begin()
+        deadline = self._deadlines.begin() if begun is None else begun.taken_over()
         try:
             return await self._serve(request, here, cluster)
         except asyncio.CancelledError:
@@ -112,7 +121,7 @@ class LeaderRule:
                 pass  # nothing has happened: a retry is safe
             except (ProposalLostError, ChannelError):
                 if request.code not in _REPEATABLE:
-                    return _fate_unknown(request) if is_forwarded(request) else not_leader(request)
+                    return fate_unknown(request)
                 # Why: what a leader that hangs took must not use up the wait for the next one.
                 give_up_s = loop.time() + HOLD_S
             if is_forwarded(request) or loop.time() > give_up_s:
@@ -157,7 +166,12 @@ def _cancelled_by_another_too() -> bool:
     return task is not None and task.uncancel() > 0
 
 
-def _fate_unknown(request: RemotingCommand) -> RemotingCommand:
-    """Tell another node that the request it forwarded may yet be carried out."""
+def fate_unknown(request: RemotingCommand) -> RemotingCommand:
+    """Return the answer to a request that may yet be carried out.
+
+    Another node that forwarded it is told so by a mark.
+    """
+    if not is_forwarded(request):
+        return not_leader(request)
     code = ResponseCode.CONTROLLER_NOT_LEADER
     return RemotingCommand.response_to(request, code, {FATE_UNKNOWN_FIELD: "true"}, NOT_LEADER_REMARK)

@@ -1,12 +1,12 @@
 """The remoting port: connections in, each request to the handlers, each answer out in time.
 
 A connection has a number for the liveness table: what beats over it lives and dies with it. Answers that need
-waiting run in tasks of their own, so pipelined requests never wait for one another. A oneway request is never
-answered, whatever became of it.
+waiting run in tasks of their own, so pipelined requests never wait for one another; those that wait for their
+command alone need no task (`direct_writes`). A oneway request is never answered, whatever became of it.
 
-Bounds: `REQUESTS_WAITING_MAX` requests may wait at a time; beyond, a request is answered with code 2 (busy)
-at once. What strangers may send and make this port hold is in `limits`; connections of living members
-keep their places.
+Bounds: `REQUESTS_WAITING_MAX` requests may wait in tasks at a time; beyond, a request is answered with code 2
+(busy) at once. The log bounds those that wait without a task (`PROPOSALS_MAX`). What strangers may send and
+make this port hold is in `limits`; connections of living members keep their places.
 """
 
 import asyncio
@@ -32,6 +32,7 @@ from controller_core.remoting.frame import CONTROL_BOUNDS, PreparedAnswer
 from controller_core.server.common.metrics import Metrics, PortNumbers
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.requests import older_protocol
+from controller_core.server.requests.direct_writes import DirectWrite
 from controller_core.server.requests.handlers import Handlers
 from controller_core.server.requests.sender_rules import SenderRules
 
@@ -123,16 +124,50 @@ class RemotingServer:
         if answer is None or isinstance(answer, RemotingCommand):
             self._metrics.request(request.code, None if answer is None else answer.code)
             return answer
+        if isinstance(answer, DirectWrite):
+            request_bytes = request.size_bytes()
+            connection.hold(request_bytes)
+            answer.on_answer = partial(self._answered, connection, request, request_bytes)
+            answer.on_again = partial(self._again, channel_id, connection, answer, request_bytes)
+            return None
         if len(self._tasks) >= limits.REQUESTS_WAITING_MAX:
             answer.close()
             self._metrics.request(request.code, ResponseCode.SYSTEM_BUSY)
             return RemotingCommand.response_to(request, ResponseCode.SYSTEM_BUSY, remark=BUSY_REMARK)
-        task = asyncio.create_task(self._finish(connection, request, answer))
-        self._tasks.add(task)
         request_bytes = request.size_bytes()
         connection.hold(request_bytes)
-        task.add_done_callback(partial(self._finished, connection, request_bytes))
+        self._run(connection, request, request_bytes, answer)
         return None
+
+    def _answered(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        request_bytes: int,
+        response: RemotingCommand,
+    ) -> None:
+        connection.hold(-request_bytes)
+        self._metrics.request(request.code, None if request.is_oneway else response.code)
+        if not request.is_oneway and not connection.is_closed:
+            connection.send(response)
+
+    def _again(self, channel_id: int, connection: Connection, write: DirectWrite, request_bytes: int) -> None:
+        """Serve a request anew, which was not proposed after all."""
+        if self._stopping:
+            connection.hold(-request_bytes)
+        else:
+            self._run(connection, write.request, request_bytes, self._handlers.again(channel_id, write))
+
+    def _run(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        request_bytes: int,
+        answer: Coroutine[object, object, RemotingCommand],
+    ) -> None:
+        task = asyncio.create_task(self._finish(connection, request, answer))
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._finished, connection, request_bytes))
 
     def _finished(self, connection: Connection, request_bytes: int, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

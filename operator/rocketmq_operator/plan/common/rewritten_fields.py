@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from controller_core.remoting import bounded_json
+from controller_core import bounded_json
 from rocketmq_operator.api.names import FIELD_MANAGER, WANTED_HASH_ANNOTATION
 from rocketmq_operator.plan.common.objects import Json, Live, covers, key_of
 

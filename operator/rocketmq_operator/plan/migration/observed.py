@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
 
-from controller_core.remoting import bounded_json
+from controller_core import bounded_json
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.names import GROUP
 from rocketmq_operator.plan.common import names

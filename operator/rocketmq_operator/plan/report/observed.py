@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from controller_core.remoting import bounded_json
+from controller_core import bounded_json
 from rocketmq_operator.api.conditions import MESSAGE_LENGTH_MAX
 from rocketmq_operator.api.slo_report import OBJECTIVES_MAX, SLOReportSpec, SLOReportStatus
 from rocketmq_operator.plan.common.objects import Children, Live, Owner

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from controller_core.remoting import bounded_json
+from controller_core import bounded_json
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 ANSWER_BYTES_MAX = 33_554_432

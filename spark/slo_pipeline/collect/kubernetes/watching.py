@@ -19,7 +19,7 @@ from typing import Protocol
 
 import aiohttp
 
-from controller_core.remoting import bounded_json
+from controller_core import bounded_json
 from slo_pipeline.collect.kubernetes.api import (
     CONNECT_TIMEOUT_S,
     ClusterApi,

@@ -12,7 +12,7 @@ Source: docs/reference/segments.md, section "events".
 import json
 from collections.abc import Iterable, Mapping
 
-from controller_core.remoting import bounded_json
+from controller_core import bounded_json
 
 EVENT_IDS_MAX = 500_000
 """About 60 MB; a stream is read again from its beginning at most within one controller's kept history."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from controller_core.remoting import bounded_json
+from controller_core import bounded_json
 
 KINDS = ("metrics", "events", "file")
 TARGETS_MAX = 5_000

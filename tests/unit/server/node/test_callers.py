@@ -1,5 +1,7 @@
 """The callers' answers: results by index and term, and a clear error when their leader or node is gone."""
 
+import asyncio
+
 import pytest
 
 from controller_core.raft.types import Entry, LogIndex, NodeId, ReadState, Term
@@ -28,9 +30,16 @@ class Core:
         self.contexts.append(context)
 
 
+def add(proposals: Proposals, data: bytes) -> "asyncio.Future[object]":
+    """Queue a command for a future."""
+    future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    proposals.add(data, future)
+    return future
+
+
 def placed(term: int = 3) -> tuple[Proposals, list[Entry], list]:
     proposals = Proposals()
-    futures = [proposals.add(f"c{number}".encode()) for number in range(2)]
+    futures = [add(proposals, f"c{number}".encode()) for number in range(2)]
     waiting = proposals.take_queue()
     proposals.handed_over(waiting, term)
     entries = [Entry(Term(term), LogIndex(7 + number), data=data) for number, (data, _) in enumerate(waiting)]
@@ -56,7 +65,7 @@ async def test_a_command_replaced_by_another_terms_entry_is_lost_not_answered() 
 
 async def test_only_the_very_same_bytes_at_the_head_of_the_queue_are_ours() -> None:
     proposals = Proposals()
-    future = proposals.add(b"mine")
+    future = add(proposals, b"mine")
     proposals.handed_over(proposals.take_queue(), 3)
     proposals.place(
         [Entry(Term(3), LogIndex(7), data=bytes(bytearray(b"mine"))), Entry(Term(3), LogIndex(8))]
@@ -69,7 +78,7 @@ async def test_only_the_very_same_bytes_at_the_head_of_the_queue_are_ours() -> N
 async def test_commands_are_lost_with_the_leadership_they_were_proposed_under(leads: bool, term: int) -> None:
     core = Core()
     callers = Callers(core, b"nonce")  # type: ignore[arg-type] # a stand-in for the core
-    future = callers.proposals.add(b"x")
+    future = add(callers.proposals, b"x")
     callers.hand_over()
     callers.check_leadership()
     assert not future.done()
@@ -83,7 +92,7 @@ async def test_commands_that_meet_no_leader_did_not_happen() -> None:
     core = Core()
     core.is_leader, core.leader_id = False, NodeId(2)
     callers = Callers(core, b"nonce")  # type: ignore[arg-type] # a stand-in for the core
-    future = callers.proposals.add(b"x")
+    future = add(callers.proposals, b"x")
     callers.hand_over()
     with pytest.raises(NotLeaderError) as caught:
         await future

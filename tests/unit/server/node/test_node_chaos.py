@@ -16,15 +16,15 @@ from dataclasses import replace
 import pytest
 
 from controller_core.log.memory import MemoryStore
-from controller_core.raft.errors import RefusedMessageError
+from controller_core.raft.errors import ProposalDroppedError, RefusedMessageError
 from controller_core.raft.types import ConfState, LogIndex, Message, NodeId, Snapshot, Term
-from controller_core.server.node.raft_node import (
-    Node,
+from controller_core.server.node.raft_node import Node
+from controller_core.server.node.types import (
+    NodeConfig,
     NotLeaderError,
-    ProposalDroppedError,
     ProposalLostError,
+    Receiver,
 )
-from controller_core.server.node.types import NodeConfig, Receiver
 from testkit.raft.nodes import LEADER_WITHIN_S, ListMachine
 
 IDS = (1, 2, 3)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from controller_core.server.node.raft_node import NotLeaderError, ProposalLostError
-from controller_core.server.node.types import NodeConfig
+from controller_core.server.node.types import NodeConfig, NotLeaderError, ProposalLostError
 from testkit.processes.troubled_disk import UnsyncedFiles
 from testkit.raft.nodes import LEADER_WITHIN_S, NodeCluster
 

@@ -12,8 +12,7 @@ import pytest
 from controller_core.log.errors import LogFailedError, LogFullError
 from controller_core.log.store import DiskStore
 from controller_core.raft.types import ConfState, LogIndex, NodeId, Snapshot, Term
-from controller_core.server.node.raft_node import NotLeaderError, ProposalLostError
-from controller_core.server.node.types import NodeConfig, Store
+from controller_core.server.node.types import NodeConfig, NotLeaderError, ProposalLostError, Store
 from testkit.processes.troubled_disk import TroubledFile, TroubledFiles
 from testkit.raft.nodes import LEADER_WITHIN_S, NodeCluster
 

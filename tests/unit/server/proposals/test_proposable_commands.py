@@ -26,9 +26,11 @@ from controller_core.server.elections import first_elections
 from controller_core.server.elections.first_elections import FirstElections
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.node.state_machine import GroupsMachine
+from controller_core.server.node.types import CommandDroppedError
 from controller_core.server.notices.notice_order import RoleChanges
 from controller_core.server.proposals.commands import CommandMaker
 from controller_core.server.requests import unknown_members
+from controller_core.server.requests.direct_writes import DirectWrite
 from controller_core.server.requests.handlers import Handlers
 from controller_core.server.settings import properties
 from controller_core.server.settings.config import load
@@ -140,6 +142,7 @@ class ApplyingLeader:
             machine=self.machine,
             heartbeats=self.heartbeats,
             submitter=self,
+            direct=lambda _request, _command: None,
             rule=self,  # type: ignore[arg-type] # serves here, as the rule does on a leader
             maker=self.maker,
             first_elections=FirstElections(self.machine.state, self.heartbeats, clock, no_broker, lambda: 0),
@@ -159,10 +162,18 @@ class ApplyingLeader:
         """Watch for nothing."""
 
     async def serve(
-        self, _request: RemotingCommand, here: Callable[[], Awaitable[RemotingCommand]], _cluster: object
+        self,
+        _request: RemotingCommand,
+        here: Callable[[], Awaitable[RemotingCommand]],
+        _cluster: object,
+        _begun: object,
     ) -> RemotingCommand:
         """Serve a request here."""
         return await here()
+
+    def submit_for(self, _command: AnyCommand, _waiter: object) -> Outcome | None:
+        """Take nothing without a task."""
+        raise CommandDroppedError
 
     async def submit(self, command: AnyCommand) -> Outcome:
         """Check that a command can be proposed, and apply it."""
@@ -182,6 +193,7 @@ class ApplyingLeader:
                 return answer.command
             if answer is None or isinstance(answer, RemotingCommand):
                 return answer
+            assert not isinstance(answer, DirectWrite)
             return await answer
         except RemotingProtocolError as error:
             return RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, remark=str(error))

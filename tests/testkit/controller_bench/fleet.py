@@ -10,6 +10,8 @@ would be measured at failing to.
 
 RocketMQ's other controllers answer nothing but heartbeats; when the leader changes, the
 fleet asks the new one again.
+
+A controller takes 10,000 connections. Larger fleets have several masters on each of theirs.
 """
 
 import asyncio
@@ -89,6 +91,7 @@ class Fleet:
         *,
         port: int = 0,
         address_of: Callable[[int, int], str] | None = None,
+        masters_a_connection: int = 1,
     ) -> None:
         """Describe groups `<name>-<i>`; `prepare` makes them.
 
@@ -99,6 +102,7 @@ class Fleet:
             port: where notices are taken; 0 for any.
             address_of: the host of a member by the group's number and the member's id,
                 where it is not on loopback.
+            masters_a_connection: how many masters share a connection to each controller.
         """
         self._port = port
         self._address_of = address_of
@@ -108,11 +112,13 @@ class Fleet:
         self._one_address = False
         self._notices: Server | None = None
         self._shared: list[Connection] = []
-        self._masters: list[Connection] = []
+        self._masters_a_connection = masters_a_connection
+        self._masters: dict[int, asyncio.Task[list[Connection]]] = {}
+        self._awaited_notices: dict[str, asyncio.Future[None]] = {}
 
     async def __aenter__(self) -> Self:
         """Listen for notices and connect."""
-        self._notices = await serve("0.0.0.0", self._port, _listen)  # noqa: S104 - all of 127.0.0.0/8, on a port of our own
+        self._notices = await serve("0.0.0.0", self._port, self._listen)  # noqa: S104 - all of 127.0.0.0/8, on a port of our own
         self._shared = await self._dial_all()
         self._leading = self._controllers.index(await find_leader(self._controllers))
         return self
@@ -121,10 +127,18 @@ class Fleet:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close everything."""
-        for connection in [*self._masters, *self._shared]:
-            connection.close()
+        dialled = await asyncio.gather(*self._masters.values(), return_exceptions=True)
+        for connections in (*dialled, self._shared):
+            if not isinstance(connections, BaseException):
+                for connection in connections:
+                    connection.close()
         if self._notices is not None:
             await self._notices.close()
+
+    @property
+    def shared_address(self) -> str:
+        """An address on which this fleet takes notices, for members that share one."""
+        return f"127.0.0.1:{0 if self._notices is None else self._notices.port}"
 
     async def prepare(self, *, slaves: bool) -> None:
         """Make every group with a living master, and with `slaves` a living slave in its SyncStateSet.
@@ -146,9 +160,25 @@ class Fleet:
 
     def lose_masters(self) -> None:
         """Close the connections of all masters at once."""
-        masters, self._masters = self._masters, []
-        for connection in masters:
+        masters, self._masters = self._masters, {}
+        for dialled in masters.values():
+            for connection in dialled.result():
+                connection.abort()
+
+    async def replace_master(self, index: int, timeout_s: float) -> float:
+        """Close the connections of one master; return the seconds until its slave has its first notice.
+
+        Raises:
+            TimeoutError: no notice came in time.
+        """
+        loop = asyncio.get_running_loop()
+        told = self._awaited_notices[self._address(index, SLAVE_ID)] = loop.create_future()
+        begun_s = loop.time()
+        for connection in self._masters.pop(index).result():
             connection.abort()
+        async with asyncio.timeout(timeout_s):
+            await told
+        return loop.time() - begun_s
 
     async def wait_re_elected(self, timeout_s: float) -> None:
         """Wait until the slave is master of every group, as the leader serves the state (1006).
@@ -173,13 +203,12 @@ class Fleet:
 
     async def _prepare(self, index: int, *, slaves: bool) -> None:
         name = self.names[index]
-        await self._register(index, MASTER_ID)
-        connections = self._shared
+        # A registration over another connection than the heartbeats' would make that one hold the member.
+        connections = await self._dial_master(index) if slaves else self._shared
+        await self._register(index, MASTER_ID, connections)
         if slaves:
-            await self._register(index, SLAVE_ID)
-            await self._beat(index, SLAVE_ID, connections, 0)
-            connections = await self._dial_all()
-            self._masters += connections
+            await self._register(index, SLAVE_ID, self._shared)
+            await self._beat(index, SLAVE_ID, self._shared, 0)
         await self._beat(index, MASTER_ID, connections, 0)
         elect = headers.ElectMasterRequestHeader(broker_name=name, cluster_name=CLUSTER, broker_id=MASTER_ID)
         answer = await self._must(RequestCode.CONTROLLER_ELECT_MASTER, elect.to_ext(), over=connections)
@@ -193,19 +222,19 @@ class Fleet:
             RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, alter.to_ext(), wanted, over=connections
         )
 
-    async def _register(self, index: int, member: int) -> None:
+    async def _register(self, index: int, member: int, over: Sequence[Connection]) -> None:
         name, address = self.names[index], self._address(index, member)
         claim = headers.ApplyBrokerIdRequestHeader(CLUSTER, name, member, f"{address};1")
-        await self._must(RequestCode.CONTROLLER_APPLY_BROKER_ID, claim.to_ext())
+        await self._must(RequestCode.CONTROLLER_APPLY_BROKER_ID, claim.to_ext(), over=over)
         register = headers.RegisterBrokerToControllerRequestHeader(CLUSTER, name, member, address)
-        await self._must(RequestCode.CONTROLLER_REGISTER_BROKER, register.to_ext())
+        await self._must(RequestCode.CONTROLLER_REGISTER_BROKER, register.to_ext(), over=over)
 
     def _address(self, index: int, member: int) -> str:
         port = 0 if self._notices is None else self._notices.port
         if self._address_of is not None:
             return f"{self._address_of(index, member)}:{port}"
         if self._one_address:
-            return f"127.0.0.1:{port}"
+            return self.shared_address
         return f"127.{member}.{index >> 8}.{index & 255}:{port}"
 
     async def _beat(self, index: int, member: int, connections: Sequence[Connection], epoch: int) -> None:
@@ -224,9 +253,25 @@ class Fleet:
         for connection in connections:
             await connection.call(request, _CALL_TIMEOUT_S)
 
+    async def _dial_master(self, index: int) -> list[Connection]:
+        """Return the connections of a master, which it may share."""
+        place = index // self._masters_a_connection
+        if place not in self._masters:
+            self._masters[place] = asyncio.create_task(self._dial_all())
+        return await self._masters[place]
+
     async def _dial_all(self) -> list[Connection]:
         """Connect to every controller."""
         return [await _dial(address) for address in self._controllers]
+
+    def _listen(self, connection: Connection) -> None:
+        connection.on_request = self._take
+
+    def _take(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        told = self._awaited_notices.pop(connection.local, None)
+        if told is not None and not told.done():
+            told.set_result(None)
+        return None if request.is_oneway else RemotingCommand.response_to(request, ResponseCode.SUCCESS)
 
     async def _must(
         self,
@@ -249,14 +294,6 @@ class Fleet:
         if answer.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):
             raise FleetError(f"request {int(code)} was answered {answer.code}: {answer.remark}")
         return answer
-
-
-def _listen(connection: Connection) -> None:
-    connection.on_request = _take
-
-
-def _take(_connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
-    return None if request.is_oneway else RemotingCommand.response_to(request, ResponseCode.SUCCESS)
 
 
 async def _dial(address: str) -> Connection:
