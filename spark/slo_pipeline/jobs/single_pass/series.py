@@ -19,7 +19,7 @@ from slo_pipeline.jobs.single_pass import rows
 from slo_pipeline.jobs.single_pass.arrays import Bools, Floats, Ints, ints
 from slo_pipeline.jobs.single_pass.plan import Task
 from slo_pipeline.schemas.segments import SAMPLES
-from slo_pipeline.schemas.series_ids import instance_digest, metric_digest
+from slo_pipeline.schemas.series_ids import instance_digest, series_id
 from slo_pipeline.sources.layout import reading
 
 UNKNOWN: Final = 0
@@ -116,16 +116,16 @@ def _digests(of: rows.CodedTexts) -> Ints:
 
 
 def _ids(table: pa.Table, instance: Ints) -> Ints:
-    """Return the id of each row's series."""
+    """Return a number for each row's series: of its metric, its labels and its instance."""
     if "series" in table.column_names:
-        return np.asarray(table["series"].to_numpy(), np.int64)
+        return np.asarray(table["series"].to_numpy(), np.int64) ^ instance
     if not table.num_rows:
         return ints()
     return _computed(table) ^ instance
 
 
 def _computed(table: pa.Table) -> Ints:
-    """Return the digest of the metric and the labels of each row."""
+    """Return the id of the metric and the labels of each row."""
     metric = rows.coded_texts(table["metric"])
     labels = _labels(table)
     begins = np.flatnonzero(np.append(True, _changes(labels) | (np.diff(metric.code) != 0)))
@@ -134,7 +134,7 @@ def _computed(table: pa.Table) -> Ints:
     for place, found in zip(begins.tolist(), labels.take(pa.array(begins)).to_pylist(), strict=True):
         key = (int(metric.code[place]), tuple(found or ()))
         if key not in known:
-            known[key] = metric_digest(metric.text[key[0]], key[1])
+            known[key] = series_id(metric.text[key[0]], key[1])
         digests.append(known[key])
     return np.repeat(ints(digests), np.diff(np.append(begins, table.num_rows)))
 
