@@ -210,6 +210,7 @@ class Companion:
             "group": None if self._group_facts is None else asdict(self._group_facts),
             "lag_bytes": self._lag_bytes,
             "fence": None if self._fencing is None else self._fencing.is_closed,
+            "lease": None if self._leasing is None else self._leasing.word,
             "metadata_in_sync": None if missing is None else not missing,
             "metadata_missing": missing,
         }

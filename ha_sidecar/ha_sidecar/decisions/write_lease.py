@@ -44,7 +44,7 @@ from typing import Final
 
 from ha_sidecar.decisions.majority import ControllerAnswer, ControllerCount, address_of, named_leader
 
-MARGIN_MS: Final = 150
+MARGIN_MS: Final = 120
 """How much earlier the broker stops: the guard looks every 50 ms, and needs the rest to get a CPU."""
 CLOSED_MS: Final = 1_500
 """How long a closed port counts; below `DEFAULT_HEARTBEAT_TIMEOUT_MS`, for which a new controller listens."""

@@ -89,6 +89,14 @@ class GuardedBroker:
             while self.stands_still:  # noqa: ASYNC110 - a process sends no notification
                 await asyncio.sleep(_POLL_S)
 
+    async def wait_held(self, timeout_s: float = 60.0) -> None:
+        """Wait until the companion holds a lease for the broker, which is master.
+
+        Raises:
+            TimeoutError: it does not.
+        """
+        await self._companion.wait_status(lambda status: status.get("lease") == "held", timeout_s)
+
     async def lapses(self) -> int:
         """Return how often its lease has run out, as its companion counts."""
         return int(await self._companion.metric("lease_lapses_total") or 0)

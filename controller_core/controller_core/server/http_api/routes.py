@@ -124,6 +124,8 @@ class NodeHttpServer:
     def __init__(self, controller: ControllerView) -> None:
         self.server_ssl: ssl.SSLContext | None = None
         """TLS of the port; set before `start`."""
+        self.plain_allowed = False
+        """Whether the port also serves plain HTTP if it has TLS; set before `start`."""
         self._controller = controller
         self._changes = ChangeRoutes(controller)
         self._port: HttpPort | None = None
@@ -138,7 +140,7 @@ class NodeHttpServer:
             shutdown_s=_SHUTDOWN_S,
             unsent_bytes_max=limits.CONTROLLER_UNSENT_BYTES_MAX,
         )
-        await self._port.start(host, port, self.server_ssl)
+        await self._port.start(host, port, self.server_ssl, plain_allowed=self.plain_allowed)
 
     async def stop(self) -> None:
         """End event streams and close."""
