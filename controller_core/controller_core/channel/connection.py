@@ -21,9 +21,8 @@ frame is bounded by the codec; calls in flight are bounded by their timeouts, ea
 deadlines for progress (`deadlines`).
 
 Never: closing because nothing is said after a request. To a Java controller's brokers a closed connection
-means a dead peer, so idling out would cause failovers; dead hosts are found by TCP keep-alive and by the
-heartbeats of the layer above. A call that times out leaves the connection open, and its late answer is
-dropped.
+means a dead peer, so idling out would cause failovers; TCP keep-alive and the heartbeats of the layer above
+find dead hosts. A call that times out leaves the connection open, and its late answer is dropped.
 
 Not: pausing reads while writes are stuck. Two peers that both did so would wait for one another for ever.
 
@@ -32,8 +31,8 @@ Source: NettyRemotingAbstract.java (matching by opaque, oneway, exceptions answe
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
 
 from controller_core.channel.deadlines import ConnectionProgress, ProgressDeadlines
 from controller_core.channel.errors import CallTimeoutError, ConnectionClosedError
@@ -127,9 +126,9 @@ class Connection(asyncio.Protocol):
         return self._closed
 
     @property
-    def has_certificate(self) -> bool:
-        """Say whether the peer has shown a certificate that a trusted authority issued."""
-        return self._transport is not None and bool(self._transport.get_extra_info("peercert"))
+    def certificate(self) -> Mapping[str, Any] | None:
+        """Return the peer's certificate if it has shown one that a trusted authority issued."""
+        return None if self._transport is None else self._transport.get_extra_info("peercert") or None
 
     @property
     def calls_in_flight(self) -> int:

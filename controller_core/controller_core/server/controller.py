@@ -276,6 +276,7 @@ class Controller:
         http_port = settings.http_port(self._self)
         if tls is not None:
             self._http.server_ssl = context_of(tls.http_server)
+            self._http.plain_allowed = settings.http_plain != "none"
         await self._http.start(settings.listen_host, http_port)
         _log.info(
             "this node serves",

@@ -40,6 +40,8 @@ class CompanionConfig:
             only; 0 for no lease.
         lease_ms: the lease from a question on, where controllers do not tell one: below the brokers'
             heartbeat timeout by a heartbeat.
+        lease_binds: whether controllers must wait for the end of the lease if the whole node is silent; false
+            if a master that is cut off can acknowledge no write alone.
         metadata_put_back: whether a broker that becomes master gets back the topics and groups that it lacks.
         broker_metrics: address of the broker's metrics; the companion reads there which messages of POP
             consumers the broker refused to revive, and puts their checkpoints back (see `revive_watch`).
@@ -70,6 +72,7 @@ class CompanionConfig:
     fence_stop_command: str = ""
     lease_port: int = 0
     lease_ms: int = 8_000
+    lease_binds: bool = True
     metadata_put_back: bool = False
     broker_metrics: HostPort | None = None
     hold_ms: int = 0
@@ -125,7 +128,7 @@ def _parse(key: str, text: str) -> object:
             return number(key, text)
         case "state":
             return Path(text) if text else None
-        case "fence" | "metadata_put_back":
+        case "fence" | "lease_binds" | "metadata_put_back":
             require(text in ("true", "false"), f"{key.replace('_', '-')} {text!r}: true or false")
             return text == "true"
         case _:

@@ -1,5 +1,6 @@
 """RocketMQCluster: name servers, controllers and proxies that broker groups of a namespace share."""
 
+from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -24,6 +25,8 @@ NODE_TIMEOUT_MS_DEFAULT = 500
 BY_ADDRESS_PREFIXES = ("5.0.", "5.1.0")
 """Versions whose controllers know members by address. 5.1.1 brought broker ids, and requests 1012 and 1013
 for them."""
+CERTIFICATE_DAYS_MAX = 3_650
+_DNS_NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 
 
 class NameServersSpec(SpecModel):
@@ -95,6 +98,69 @@ class Images(SpecModel):
     """Log replicas; has the command ha-sidecar."""
 
 
+class InternalTls(StrEnum):
+    """Whether our own processes speak TLS with the controllers."""
+
+    ENFORCED = "Enforced"
+    """Controllers speak TLS only with each other, and take changes over HTTPS only."""
+    DISABLED = "Disabled"
+    """Plain TCP and HTTP."""
+
+
+def _renewed_in_time(where: str) -> Rule:
+    """Return the rule that a certificate is renewed while it is valid."""
+    return Rule(
+        name="RenewedTooEarly",
+        expression="self.renewBeforeDays < self.validityDays",
+        message=f"'{where}.renewBeforeDays is %d: it must be less than validityDays, %d'"
+        ".format([self.renewBeforeDays, self.validityDays])",
+        holds=lambda spec: spec.renew_before_days < spec.validity_days,
+        problem=lambda spec: (
+            f"{where}.renewBeforeDays is {spec.renew_before_days}: it must be less than validityDays, "
+            f"{spec.validity_days}"
+        ),
+    )
+
+
+class AuthoritySpec(SpecModel):
+    """Who signs the certificates of a cluster."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (_renewed_in_time("tls.authority"),)
+
+    secret_name: Annotated[str, Field(min_length=1, max_length=253, pattern=_DNS_NAME)] | None = None
+    """A Secret of this namespace with the certificate (`tls.crt`) and key (`tls.key`) of your authority, for
+    instance that of a cert-manager Certificate with `isCA: true`. When it changes, the operator lets both
+    authorities be trusted for a while. Absent: the operator makes an authority."""
+    validity_days: Annotated[int, Field(ge=2, le=CERTIFICATE_DAYS_MAX)] = 1_825
+    """How long an authority of the operator is valid."""
+    renew_before_days: Annotated[int, Field(ge=1, le=CERTIFICATE_DAYS_MAX)] = 180
+    """How long before its end the operator makes the next one."""
+
+
+class CertificatesSpec(SpecModel):
+    """The certificates of a cluster's processes."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (_renewed_in_time("tls.certificates"),)
+
+    validity_days: Annotated[int, Field(ge=2, le=CERTIFICATE_DAYS_MAX)] = 90
+    """How long a certificate is valid."""
+    renew_before_days: Annotated[int, Field(ge=1, le=CERTIFICATE_DAYS_MAX)] = 30
+    """How long before its end the operator renews it. Processes take new certificates without a restart."""
+
+
+class TlsSpec(SpecModel):
+    """TLS within a cluster."""
+
+    internal: InternalTls | None = None
+    """Whether our own processes speak TLS with the controllers: Enforced or Disabled. Absent: a new cluster
+    does, and a cluster from before this field stays as it is. When it changes, the operator replaces the
+    controllers twice, one at a time; in between they speak both."""
+    authority: AuthoritySpec = AuthoritySpec()
+    """Who signs the certificates."""
+    certificates: CertificatesSpec = CertificatesSpec()
+    """How long certificates are valid."""
+
+
 class RocketMQClusterSpec(SpecModel):
     """What a person asks of a cluster."""
 
@@ -124,6 +190,8 @@ class RocketMQClusterSpec(SpecModel):
     """When a node is lost."""
     proxy: Proxy = Proxy()
     """Who speaks gRPC with clients."""
+    tls: TlsSpec = TlsSpec()
+    """Certificates of the cluster's processes."""
     listeners: Listeners = ()
     """How clients outside the network of the pods reach the brokers; clients inside need none."""
     paused: bool = False
@@ -154,7 +222,8 @@ class RocketMQClusterStatus(StatusModel):
     observed_generation: Annotated[int, Field(ge=0)] = 0
     """The generation that was acted on."""
     conditions: Conditions = ()
-    """Ready, QuorumHealthy, ProxyReady, ListenersReady, Progressing, VersionSound, PodsAccepted, Paused."""
+    """Ready, QuorumHealthy, ProxyReady, ListenersReady, CertificatesValid, Progressing, VersionSound,
+    PodsAccepted, Paused."""
     version: Annotated[str, Field(max_length=32)] = ""
     """Version of RocketMQ that the spec requests."""
     leader: Annotated[str, Field(max_length=253)] = ""

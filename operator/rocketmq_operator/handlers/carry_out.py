@@ -12,6 +12,8 @@ from pydantic import BaseModel
 
 from rocketmq_operator.api.names import API_VERSION, FAILOVER_KIND
 from rocketmq_operator.clients.api import Json, KubeApi, RequestRefusedError, RetryLaterError
+from rocketmq_operator.clients.certificates import CertificateError
+from rocketmq_operator.handlers.certificates import authority_secret, issued_secret
 from rocketmq_operator.handlers.kinds import ObservedResource
 from rocketmq_operator.handlers.leadership import NotLeadingError
 from rocketmq_operator.handlers.observing.clusters_and_groups import Environment, controllers_for
@@ -24,8 +26,10 @@ from rocketmq_operator.plan.common.actions import (
     DeleteMetadata,
     DeleteRoute,
     Designate,
+    IssueCertificates,
     Step,
     Wait,
+    WriteAuthority,
     WriteMetadata,
 )
 from rocketmq_operator.plan.group.observed import ObservedGroup
@@ -95,9 +99,22 @@ async def _execute(context: PassContext, observed: ObservedResource, step: Step)
             await context.environment.brokers.write(address, kind, config)
         case DeleteMetadata(kind=kind, name=name, address=address):
             await context.environment.brokers.delete(address, kind, name)
+        case WriteAuthority() | IssueCertificates():
+            await kube.apply(_certificates(observed, step))
         case DeleteRoute(cluster=cluster, topic=topic, address=address):
             await context.environment.brokers.delete_route(address, cluster, topic)
     return None
+
+
+def _certificates(observed: ObservedResource, step: WriteAuthority | IssueCertificates) -> Json:
+    if not isinstance(observed, ObservedCluster):
+        raise TypeError(f"cannot make certificates of a {observed.owner.kind}")
+    try:
+        if isinstance(step, WriteAuthority):
+            return authority_secret(observed, step)
+        return issued_secret(observed, step)
+    except CertificateError as error:
+        raise RequestRefusedError(str(error)) from error
 
 
 async def _designate(context: PassContext, observed: ObservedResource, broker_id: int) -> None:

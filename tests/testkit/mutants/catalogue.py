@@ -249,14 +249,14 @@ MUTANTS = (
         "groups/liveness/node_agents.py",
         "        if self._silence_ms(entry.last_beat_ms, now_ms) <= pace.patience_ms(timeout_ms) - early_ms:",
         "        if False:",
-        schedules=60,
+        test="tests/unit/groups/liveness/test_node_agents.py",
     ),
     Mutant(
         "a fresh agent is relied on",
         "groups/liveness/node_agents.py",
         "self.pace.last_ms - self.named_since_ms[key] >= TRUST_MS",
         "True",
-        schedules=120,
+        test="tests/unit/groups/liveness/test_node_agents.py",
     ),
     Mutant(
         "an agent that stopped alone is relied on",
@@ -280,6 +280,13 @@ MUTANTS = (
         test="tests/unit/groups/liveness/test_node_agents.py",
     ),
     Mutant(
+        "a write lease binds no controller",
+        "groups/liveness/node_agents.py",
+        "        if now_ms < entry.lease_until_ms:\n",
+        "        if False:\n",
+        test="tests/unit/groups/liveness/test_node_agents.py",
+    ),
+    Mutant(
         "heartbeats that are rare count as silence",
         "groups/liveness/node_agents.py",
         "return max(timeout_ms, 2 * self.longest_ms)",
@@ -291,14 +298,14 @@ MUTANTS = (
         "groups/liveness/node_agents.py",
         "        if now_ms - self._called_ms > LATE_MS_MAX:\n",
         "        if False:\n",
-        schedules=300,
+        test="tests/unit/groups/liveness/test_node_agents.py",
     ),
     Mutant(
         "the leader alone declares a node lost",
         "server/elections/node_losses.py",
         "needed = len(self._controllers()) // 2 + 1",
         "needed = 1",
-        schedules=120,
+        test="tests/simulation/test_lost_nodes.py",
     ),
     Mutant(
         "a heartbeat that comes during the question does not count",

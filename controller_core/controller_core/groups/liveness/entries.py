@@ -67,6 +67,7 @@ class LiveEntry:
     confirm_offset: LogOffset = UNKNOWN_OFFSET
     priority: int = DEFAULT_ELECTION_PRIORITY
     starting_until_ms: int = 0
+    lease_until_ms: int = 0
     deadline_ms: int = 0
     heap_deadline_ms: int = 0
     heap_token: int = 0

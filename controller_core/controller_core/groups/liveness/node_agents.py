@@ -8,6 +8,7 @@ lost, and the controllers need not wait for the longer time that the broker anno
 | the member | the agents that named it | verdict |
 |---|---|---|
 | any | one sent a heartbeat within its patience | `HEARD` |
+| has a binding write lease that has not run out | all silent | `HEARD` |
 | is starting, or has sent fewer than two heartbeats since it was named | all silent | `UNKNOWN` |
 | sent a heartbeat within its patience | all silent | `HEARD` |
 | silent | none, or none that is reliable | `UNKNOWN` |
@@ -26,6 +27,10 @@ members for `TRUST_MS` again, when a member that it named is heard while the age
 `DOUBT_MS`, and for longer than any pause of late: then its node lives, and the agent alone has stopped. An
 agent whose connection closes is forgotten: the kernel of its node has closed it. So a fresh agent, a
 restarted agent and a rollout of agents say nothing about any node.
+
+A *write lease* (`lease_until_ms`) is how long this controller has told a member that it will wait. It binds
+if the member could acknowledge writes alone until then, because of its group's durability. A lease needs the
+word of a majority, and so does `LOST`: no other master is elected before a binding lease has run out.
 
 A connection is one agent, whatever name it gives: two agents of one node, during a rollout, are two
 witnesses, and both must be silent.
@@ -209,6 +214,8 @@ class NodeAgents:
             return Verdict.UNKNOWN
         if any(not self._is_silent(agent.pace, now_ms, timeout_ms, early_ms) for agent in naming.values()):
             return Verdict.HEARD
+        if now_ms < entry.lease_until_ms:
+            return Verdict.HEARD
         pace = self._paces.get(key)
         if pace is None or not pace.longest_ms or now_ms < entry.starting_until_ms:
             return Verdict.UNKNOWN
@@ -216,25 +223,6 @@ class NodeAgents:
             return Verdict.HEARD
         is_witnessed = any(agent.is_reliable(key) for agent in naming.values())
         return Verdict.LOST if is_witnessed else Verdict.UNKNOWN
-
-    def lost_at_ms(self, key: ReplicaKey, entry: LiveEntry, timeout_ms: int) -> int | None:
-        """Return when a member can count as lost at the earliest, if neither it nor an agent is heard again.
-
-        None if its own timeout alone decides. An agent that is not reliable yet counts, because it may be by
-        then.
-
-        Args:
-            key: the member.
-            entry: its entry in the table of living members.
-            timeout_ms: after how much silence of both a node is lost.
-        """
-        naming = self._naming.get(key)
-        if not naming or not timeout_ms:
-            return None
-        pace = self._paces.get(key)
-        patience_ms = timeout_ms if pace is None else pace.patience_ms(timeout_ms)
-        agents_ms = max(agent.pace.last_ms + agent.pace.patience_ms(timeout_ms) for agent in naming.values())
-        return max(entry.last_beat_ms + patience_ms, agents_ms, entry.starting_until_ms)
 
     def _silence_ms(self, last_ms: int, now_ms: int) -> int:
         return now_ms - max(last_ms, self._awake_since_ms)

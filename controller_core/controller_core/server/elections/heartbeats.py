@@ -230,11 +230,12 @@ class HeartbeatReceiver:
             last_beat_age_ms=age_ms,
         )
 
-    def lease_ms(self, ext: Mapping[str, str], node_timeout_ms: int) -> int | None:
+    def lease_ms(self, ext: Mapping[str, str]) -> int | None:
         """Return for how much longer the member that a request names may be silent.
 
-        Its node's agent may be silent for as long: with it, the member would count as lost earlier. 0 if this
-        node does not take the member for alive; None if the request names none.
+        0 if this node does not take it for alive; None if the request names no member. This node does not
+        take the member's node for lost before, unless the member says that the lease does not bind
+        (`leaseBinds`) and a log replica is in the SyncStateSet: without it the member acknowledges nothing.
         """
         broker_id = ext.get("brokerId", "")
         if not broker_id.isdecimal() or len(broker_id) > _ID_DIGITS_MAX:
@@ -243,9 +244,19 @@ class HeartbeatReceiver:
         entry = self.table.get(key)
         if entry is None:
             return 0
-        lost_at_ms = self.agents.lost_at_ms(key, entry, node_timeout_ms)
-        end_ms = entry.deadline_ms if lost_at_ms is None else min(entry.deadline_ms, lost_at_ms)
-        return max(0, end_ms - self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        lease_ms = max(0, entry.deadline_ms - now_ms)
+        if ext.get("leaseBinds") != "false" or not self._has_log_replica_in_sync(key):
+            entry.lease_until_ms = now_ms + lease_ms
+        return lease_ms
+
+    def _has_log_replica_in_sync(self, key: ReplicaKey) -> bool:
+        group = self._state.get(key.group)
+        return group is not None and any(
+            not group.replicas[member].electable
+            for member in group.sync_state_set
+            if member in group.replicas
+        )
 
     async def run(self) -> None:
         """Find members that are silent for too long, until cancelled."""

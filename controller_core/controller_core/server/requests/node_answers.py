@@ -19,7 +19,7 @@ class NodeAnswers:
         self,
         node: NodeReads,
         config: LiveConfig,
-        lease_ms: Callable[[Mapping[str, str], int], int | None],
+        lease_ms: Callable[[Mapping[str, str]], int | None],
         peers: Callable[[], tuple[Peer, ...]] | None = None,
     ) -> None:
         """Take the node, its settings, and two functions.
@@ -45,7 +45,7 @@ class NodeAnswers:
             controller_leader_address="" if leader is None else leader.address,
             is_leader=leader is not None and leader.name == settings.self_id,
             peers=format_peers(peers),
-            lease_ms=self._lease_ms(request.ext or {}, settings.node_timeout_ms),
+            lease_ms=self._lease_ms(request.ext or {}),
         )
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
 

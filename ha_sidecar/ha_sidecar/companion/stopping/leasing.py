@@ -255,6 +255,7 @@ class Leasing:
             "clusterName": config.cluster,
             "brokerName": config.group,
             "brokerId": str(mark.broker_id),
+            "leaseBinds": str(config.lease_binds).lower(),
         }
         asked_ms = _now_ms()
         question = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO, ext)

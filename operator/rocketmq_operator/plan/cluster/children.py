@@ -31,6 +31,7 @@ from rocketmq_operator.plan.common.objects import Json, Owner, belonging_labels,
 from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.properties import properties
 from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
+from rocketmq_operator.plan.tls.controllers import START, TlsMode, with_tls
 
 CONTROLLER: Final = "controller"
 """Component of the controllers' objects."""
@@ -54,8 +55,8 @@ id=n${{POD_NAME##*-}}
 until case ";$(cat {names.CONFIG_PATH}/peers)" in *";$id-"*) ;; *) false ;; esac; do sleep 1; done
 printf '\\ncontrollerDLegerSelfId=%s\\ncontrollerDLegerPeers=%s\\nhttpToken=%s\\n' \\
   "$id" "$(cat {names.CONFIG_PATH}/peers)" "$(cat {names.TOKEN_PATH}/{names.TOKEN_KEY})" >>"$own"
-exec controller-core serve -c "$own"
 """
+_CONTROLLER_EXEC: Final = 'exec controller-core serve -c "$own"\n'
 _NAME_SERVER_START: Final = f"""#!/bin/sh
 set -eu
 program=mqnamesrv
@@ -64,7 +65,9 @@ set -- -c {names.CONFIG_PATH}/namesrv.conf
 """
 
 
-def cluster_children(owner: Owner, spec: RocketMQClusterSpec, token: str, peers: int) -> tuple[Json, ...]:
+def cluster_children(
+    owner: Owner, spec: RocketMQClusterSpec, token: str, peers: int, mode: TlsMode = TlsMode.DISABLED
+) -> tuple[Json, ...]:
     """Return all children but the controllers' StatefulSet, in the order in which they are made.
 
     Args:
@@ -72,8 +75,9 @@ def cluster_children(owner: Owner, spec: RocketMQClusterSpec, token: str, peers:
         spec: its spec.
         token: the token that changes of the controllers' state need; the one that exists, if there is one.
         peers: how many controllers know each other without a log.
+        mode: how the controllers speak.
     """
-    return (*_of_controllers(owner, spec, token, peers), *_name_servers(owner, spec))
+    return (*_of_controllers(owner, spec, token, peers, mode), *_name_servers(owner, spec))
 
 
 def _encoded(text: str) -> str:
@@ -109,12 +113,14 @@ def controller_conf(owner: Owner, spec: RocketMQClusterSpec) -> str:
     return properties(values)
 
 
-def _of_controllers(owner: Owner, spec: RocketMQClusterSpec, token: str, peers: int) -> tuple[Json, ...]:
+def _of_controllers(
+    owner: Owner, spec: RocketMQClusterSpec, token: str, peers: int, mode: TlsMode
+) -> tuple[Json, ...]:
     labels = selector_labels(CONTROLLER, owner.name) | belonging_labels(owner.name)
     files = {
         "controller.conf": controller_conf(owner, spec),
         "peers": peer_list(owner, peers),
-        "start.sh": _CONTROLLER_START,
+        "start.sh": controller_start(mode),
     }
     tokens = {names.TOKEN_KEY: token, names.AGENT_TOKEN_KEY: node_token(token)}
     data = {key: _encoded(text) for key, text in tokens.items()}
@@ -145,7 +151,19 @@ def _beside_pods(
     )
 
 
-def controller_set(owner: Owner, spec: RocketMQClusterSpec, replicas: int, hosts: Mapping[str, str]) -> Json:
+def controller_start(mode: TlsMode) -> str:
+    """Return the controllers' start script."""
+    add = "" if mode is TlsMode.DISABLED else START
+    return f"{_CONTROLLER_START}{add}{_CONTROLLER_EXEC}"
+
+
+def controller_set(
+    owner: Owner,
+    spec: RocketMQClusterSpec,
+    replicas: int,
+    hosts: Mapping[str, str],
+    mode: TlsMode = TlsMode.DISABLED,
+) -> Json:
     """Return the controllers' StatefulSet with so many replicas: current and future members.
 
     Args:
@@ -153,13 +171,15 @@ def controller_set(owner: Owner, spec: RocketMQClusterSpec, replicas: int, hosts
         spec: its spec.
         replicas: how many.
         hosts: ClusterIP by the DNS name of each controller that there can be.
+        mode: how the controllers speak.
     """
     name = names.controllers(owner.name)
     selector = selector_labels(CONTROLLER, owner.name)
     labels = selector | belonging_labels(owner.name)
     pod = _controller_pod(spec, name, names.token_secret(owner.name), selector)
     pod["hostAliases"] = parts.host_aliases(hosts)
-    configuration = digest(controller_conf(owner, spec), _CONTROLLER_START)
+    pod = with_tls(pod, names.controller_certificates(owner.name), mode)
+    configuration = digest(controller_conf(owner, spec), controller_start(mode))
     template = shaped(pod_template(labels, configuration, pod), controller_shape(spec))
     return child(
         owner,

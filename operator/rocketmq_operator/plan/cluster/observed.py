@@ -10,6 +10,7 @@ from rocketmq_operator.plan.common.objects import Children, Live, ObjectKey, Own
 from rocketmq_operator.plan.common.ownership import NO_LOOKUP, NameLookup
 from rocketmq_operator.plan.pods.events import ObservedEvent
 from rocketmq_operator.plan.pods.observed import ObservedPod
+from rocketmq_operator.plan.tls.observed import NO_TLS, ObservedTls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,7 @@ class ObservedCluster:
         name_lookup: existing objects with the names of its future children.
         group_services: Services of all its groups, by kind and name.
         proxy_pods: of its proxies, by name; read only if some are not ready.
+        tls: certificates; empty if the controllers speak plain TCP.
         events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.event_queries`
             asks.
     """
@@ -43,4 +45,5 @@ class ObservedCluster:
     name_lookup: NameLookup = NO_LOOKUP
     group_services: Children = field(default_factory=dict)
     proxy_pods: Mapping[str, ObservedPod] = field(default_factory=dict)
+    tls: ObservedTls = NO_TLS
     events: Mapping[ObjectKey, tuple[ObservedEvent, ...]] = field(default_factory=dict)

@@ -39,6 +39,7 @@ PROXY_METRICS_PORT: Final = 5557
 STORE_PATH: Final = "/var/lib/rocketmq"
 CONFIG_PATH: Final = "/etc/rocketmq"
 SCRATCH_PATH: Final = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
+TLS_PATH: Final = "/etc/rocketmq-tls"
 TOKEN_PATH: Final = "/etc/rocketmq-token"  # noqa: S105 - a path
 TOKEN_KEY: Final = "token"  # noqa: S105 - a key's name
 AGENT_TOKEN_KEY: Final = "node-agent"  # noqa: S105 - a key's name
@@ -111,6 +112,21 @@ def listener_member(member_name: str, listener: str) -> str:
 def token_secret(cluster: str) -> str:
     """Return the name of the Secret with the token that changes of the controllers' state need."""
     return f"{cluster}-controller-token"
+
+
+def authority_secret(cluster: str) -> str:
+    """Return the name of the Secret with the authority that signs a cluster's certificates."""
+    return f"{cluster}-ca"
+
+
+def controller_certificates(cluster: str) -> str:
+    """Return the name of the Secret with the controllers' certificates."""
+    return f"{cluster}-controller-tls"
+
+
+def trust(cluster: str) -> str:
+    """Return the name of the ConfigMap with the authorities that clients of a cluster trust."""
+    return f"{cluster}-trust"
 
 
 def pod_host(set_name: str, ordinal: int, namespace: str) -> str:

@@ -11,7 +11,7 @@ Source: Kubernetes "Sidecar Containers", on by default since 1.29; docs/referenc
 
 from typing import Final
 
-from rocketmq_operator.api.broker_group import BrokerGroupSpec
+from rocketmq_operator.api.broker_group import BrokerGroupSpec, Durability
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
 from rocketmq_operator.plan.common import names, parts
@@ -63,6 +63,14 @@ def has_lease(spec: BrokerGroupSpec) -> bool:
     return spec.replicas > 1
 
 
+def lease_binds(spec: BrokerGroupSpec) -> bool:
+    """Say whether a master that is cut off may acknowledge writes while its lease lasts.
+
+    With copies on all members it cannot, and the log replica parts from it before another is elected.
+    """
+    return spec.durability != Durability.ALL_IN_SYNC or spec.log_replicas == 0
+
+
 def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
     """Return what all companions of the group share."""
     values = {
@@ -86,7 +94,11 @@ def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQCluster
     if has_lease(spec):
         timing = spec.failover
         lease_ms = max(_LEASE_MS_MIN, timing.heartbeat_timeout_ms - timing.heartbeat_interval_ms)
-        values |= {"lease-port": str(names.LEASE_PORT), "lease-ms": str(lease_ms)}
+        values |= {
+            "lease-port": str(names.LEASE_PORT),
+            "lease-ms": str(lease_ms),
+            "lease-binds": str(lease_binds(spec)).lower(),
+        }
     return plain_settings(values)
 
 

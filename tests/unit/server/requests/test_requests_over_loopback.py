@@ -65,8 +65,34 @@ async def test_metadata_tell_a_member_for_how_much_longer_it_may_be_silent(one: 
         assert told is not None
         assert 0 < told <= one.heartbeats.table._members[ReplicaKey("c1", "b1", broker.broker_id)].timeout_ms
         assert await lease_ms(named | {"brokerId": "77"}) == 0
+        entry = one.heartbeats.table._members[ReplicaKey("c1", "b1", broker.broker_id)]
+        assert entry.lease_until_ms > 0, "this controller is bound by what it told"
         assert await lease_ms({}) is None
         assert await lease_ms(named | {"brokerId": "x"}) is None
+
+
+async def test_a_lease_binds_unless_a_log_replica_is_in_the_set(one: OneNode) -> None:
+    replica = FakeBroker([one.remoting], "b1", log_replica=True)
+    async with one.broker() as broker:
+        await broker.elect()
+        broker.epoch = 1
+        await replica.start()
+        ext = {"clusterName": "c1", "brokerName": "b1", "brokerId": str(broker.broker_id)}
+        entry = one.heartbeats.table._members[ReplicaKey("c1", "b1", broker.broker_id)]
+
+        async def binds(ext: dict[str, str]) -> bool:
+            entry.lease_until_ms = 0
+            await _ask(one, RequestCode.CONTROLLER_GET_METADATA_INFO, ext)
+            return entry.lease_until_ms > 0
+
+        loose = ext | {"leaseBinds": "false"}
+        assert await binds(ext)
+        assert await binds(loose)
+        members = (broker.broker_id, replica.broker_id)
+        assert (await broker.alter(members, set_epoch=1)).code == ResponseCode.SUCCESS
+        assert await binds(ext)
+        assert not await binds(loose)
+    await replica.die()
 
 
 @pytest.mark.parametrize(

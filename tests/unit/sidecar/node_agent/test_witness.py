@@ -16,7 +16,9 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.nodes.bodies import NamedMember, read_heartbeat
 from ha_sidecar.address import host_port
 from ha_sidecar.common.controllers import Controllers
+from ha_sidecar.common.options import ConfigError
 from ha_sidecar.node_agent import witness
+from ha_sidecar.node_agent.config import from_texts
 from ha_sidecar.node_agent.metrics import NodeAgentMetrics
 from ha_sidecar.node_agent.replaced import LocatedMember
 from ha_sidecar.node_agent.witness import NodeWitness
@@ -171,3 +173,11 @@ async def test_heartbeats_keep_their_interval_when_sending_takes_time() -> None:
         await _until(lambda: takers[0].oneway >= before + 10)
         assert loop.time() - began_s < 30 * INTERVAL_S + 2, "a busy machine may pause"
     assert takers[0].codes == {RequestCode.NODE_HEARTBEAT}
+
+
+@pytest.mark.parametrize("interval_ms", ["19", "5001", "x"])
+def test_an_interval_out_of_range_is_refused(interval_ms: str) -> None:
+    texts = {"controllers": "h:1", "controllers_http": "h:2", "http": "h:3"}
+    assert from_texts(texts | {"token_file": "/x/token"}).token_file == Path("/x/token")
+    with pytest.raises(ConfigError, match="heartbeat-interval-ms"):
+        from_texts(texts | {"heartbeat_interval_ms": interval_ms})
