@@ -30,9 +30,10 @@ CLUSTER, GROUP, TOPIC = "c", "g", "T"
 BOOT_TIMEOUT_S = 150.0
 FAILOVER_WITHIN_S = 60.0
 TIMEOUT_MS = 1_500
+LONG_TIMEOUT_MS = 5_000
+"""Where a broker must go on in time after a pause, however busy the machine is."""
 SETTINGS = {
     **QUICK_SETTINGS,
-    "controllerHeartBeatTimeoutMills": str(TIMEOUT_MS),
     "brokerRole": "ASYNC_MASTER",
     "mappedFileSizeCommitLog": str(1 << 24),
 }
@@ -46,7 +47,7 @@ LOAD_S = float(os.environ.get("LEASE_LOAD_S", "10"))
 class AsyncGroup:
     """Two brokers under their guards, three controllers; the first broker may live behind a wire."""
 
-    def __init__(self, jar_directory: Path, directory: Path, wire: FarSide) -> None:
+    def __init__(self, jar_directory: Path, directory: Path, wire: FarSide, timeout_ms: int) -> None:
         near = wire.near_host
         self.name_server = NameServer(jar_directory, directory / "ns", near)
         self.controllers = ControllerCluster(directory / "controllers", 3, host=near)
@@ -55,7 +56,8 @@ class AsyncGroup:
         def side(name: str, host: str, first_sequence: int) -> GuardedBroker:
             place = BrokerPlace(CLUSTER, GROUP, name, directory / name)
             server = self.name_server.address
-            broker = JavaBroker(jar_directory, place, server, SETTINGS, controllers=addresses, host=host)
+            settings = {**SETTINGS, "controllerHeartBeatTimeoutMills": str(timeout_ms)}
+            broker = JavaBroker(jar_directory, place, server, settings, controllers=addresses, host=host)
             return GuardedBroker(broker, addresses, TOPIC, first_sequence)
 
         self.old = side("old", wire.far_host, 0)
@@ -65,7 +67,7 @@ class AsyncGroup:
             wire.take(process)
 
     async def start(self) -> None:
-        """Start all; the broker behind the wire is master, and nobody is spared as a starting one."""
+        """Start all; the broker behind the wire is master, and no broker counts as starting."""
         await asyncio.gather(self.name_server.start(), self.controllers.start())
         await self.old.broker.start(BOOT_TIMEOUT_S)
         await self.name_server.wait_for_master(GROUP, BOOT_TIMEOUT_S)
@@ -110,14 +112,17 @@ class AsyncGroup:
 
 
 @contextlib.asynccontextmanager
-async def async_group(directory: Path) -> AsyncIterator[tuple[AsyncGroup, FarSide]]:
+async def async_group(
+    directory: Path, timeout_ms: int = TIMEOUT_MS
+) -> AsyncIterator[tuple[AsyncGroup, FarSide]]:
     """Run the group with companions and witnesses; the old master writes."""
     jar_directory = await jars("5.5.0")
     async with far_side() as wire:
-        group = AsyncGroup(jar_directory, directory, wire)
+        group = AsyncGroup(jar_directory, directory, wire, timeout_ms)
         try:
             await group.start()
             async with watched_leases(group.sides):
+                await group.old.wait_held()
                 await group.old.witness.wait_acknowledged(50, 60.0)
                 yield group, wire
         finally:
@@ -157,12 +162,12 @@ async def test_a_master_that_stands_still_is_ended_and_not_a_second_writer(tmp_p
 async def test_a_companion_that_is_short_of_cpu_costs_a_pause_and_one_that_died_costs_the_role(
     tmp_path: Path,
 ) -> None:
-    async with async_group(tmp_path) as (group, _):
+    async with async_group(tmp_path, LONG_TIMEOUT_MS) as (group, _):
         await asyncio.sleep(LOAD_S)
         lapses = [await side.lapses() for side in group.sides]
         print(f"leases that ran out in {LOAD_S:.0f} s of writes: {sum(lapses)}")
         assert lapses == [0, 0]
-        await controllers_that_have_ended_stop_nobody(group)
+        await controllers_that_have_ended_stop_no_master(group)
         # Short of CPU until the broker stands still.
         group.old.companion.signal(signal.SIGSTOP)
         await group.old.wait_still(FAILOVER_WITHIN_S)
@@ -182,13 +187,13 @@ async def test_a_companion_that_is_short_of_cpu_costs_a_pause_and_one_that_died_
         assert group.old.broker.process.output().count(STOPPED_LINE) == 2
 
 
-async def controllers_that_have_ended_stop_nobody(group: AsyncGroup) -> None:
-    """Kill all controllers for several timeouts: nobody can be elected, and the master writes on."""
+async def controllers_that_have_ended_stop_no_master(group: AsyncGroup) -> None:
+    """Kill all controllers for longer than a lease: no other master can come, and this one writes on."""
     controllers = group.controllers
     for index in range(len(controllers)):
         await controllers.kill_node(index)
     ended_ns = time.time_ns()
-    await asyncio.sleep(3 * TIMEOUT_MS / 1_000)
+    await asyncio.sleep(1.5 * LONG_TIMEOUT_MS / 1_000)
     await group.old.witness.wait_acknowledged(50, 60.0)
     assert await group.old.lapses() == 0
     gap_ms = longest_gap_ms([s.end_ns for s in group.old.witness.acknowledged() if s.end_ns > ended_ns])

@@ -11,7 +11,9 @@ would be measured at failing to.
 RocketMQ's other controllers answer nothing but heartbeats; when the leader changes, the
 fleet asks the new one again.
 
-A controller takes 10,000 connections. Larger fleets have several masters on each of theirs.
+A controller takes 10,000 connections, and so does a fleet's listener, to which every controller connects for
+each address. Larger fleets have several masters on each of their connections. From 1,400 groups on, several
+groups share their addresses; of the notices for one address the newest counts.
 """
 
 import asyncio
@@ -34,6 +36,8 @@ _PREPARED_AT_ONCE = 64
 _LEADERS_MAX = 100
 _ASKED_AT_ONCE = 50
 _POLL_S = 0.02
+_PLACES_MAX = 1_400
+"""Groups with addresses of their own: two members each, to which three controllers connect."""
 _DEAD_POLL_S = 0.01
 
 
@@ -235,7 +239,8 @@ class Fleet:
             return f"{self._address_of(index, member)}:{port}"
         if self._one_address:
             return self.shared_address
-        return f"127.{member}.{index >> 8}.{index & 255}:{port}"
+        place = index % _PLACES_MAX
+        return f"127.{member}.{place >> 8}.{place & 255}:{port}"
 
     async def _beat(self, index: int, member: int, connections: Sequence[Connection], epoch: int) -> None:
         """Let a member beat once, for long, to every controller."""

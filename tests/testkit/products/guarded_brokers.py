@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketmq_operator.plan.common.java import JAVA_START, JAVA_STOP, JAVA_WAIT
-from rocketmq_operator.plan.group.lease_guard import OWN_GROUP, lease_guard
+from rocketmq_operator.plan.group.scripts.lease_guard import OWN_GROUP, lease_guard
 from testkit.processes.ports import free_port
 from testkit.products.companion import BrokerCompanion
 from testkit.rocketmq.processes import JavaBroker
@@ -88,6 +88,14 @@ class GuardedBroker:
         async with asyncio.timeout(timeout_s):
             while self.stands_still:  # noqa: ASYNC110 - a process sends no notification
                 await asyncio.sleep(_POLL_S)
+
+    async def wait_held(self, timeout_s: float = 60.0) -> None:
+        """Wait until the companion holds a lease for the broker, which is master.
+
+        Raises:
+            TimeoutError: it does not.
+        """
+        await self._companion.wait_status(lambda status: status.get("lease") == "held", timeout_s)
 
     async def lapses(self) -> int:
         """Return how often its lease has run out, as its companion counts."""

@@ -24,7 +24,7 @@ def _ours() -> int:
     replicas = group.log_replicas * _millis(group.log_resources.cpu)
     controllers = cluster.controllers.replicas * _millis(cluster.controllers.resources.cpu)
     name_servers = cluster.name_servers.replicas * _millis(cluster.name_servers.resources.cpu)
-    operators = operator["replicas"] * _millis(operator["resources"]["requests"]["cpu"])
+    operators = int(operator["replicas"]) * _millis(operator["resources"]["requests"]["cpu"])
     return brokers + replicas + controllers + name_servers + operators
 
 

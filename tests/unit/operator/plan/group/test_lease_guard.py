@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_operator.plan.group.lease_guard import OWN_GROUP, lease_guard
+from rocketmq_operator.plan.group.scripts.lease_guard import OWN_GROUP, lease_guard
 from testkit.processes.ports import free_port
 
 LOOP = "while :; do sleep 0.02; done"
@@ -183,6 +183,7 @@ async def test_a_broker_that_stands_still_ends_with_its_pod(guarded: GuardedBrok
 
 
 async def test_a_broker_that_runs_is_asked_to_stop_with_its_pod(guarded: GuardedBroker) -> None:
+    await guarded.serve()
     guarded.end_pod()
     await guarded.wait(ENDED)
     assert await guarded.end() == 0

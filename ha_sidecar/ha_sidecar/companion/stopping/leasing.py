@@ -1,27 +1,27 @@
 """Keep a master's write lease, and answer the guard in the broker's container.
 
-The guard is a part of the broker's start script (`plan.group.lease_guard` of the operator): process 1 of that
-container. It asks over loopback, again and again, and stops the broker's processes (SIGSTOP) when the lease
-that it was told last has run out. So nothing here has to act in time. A companion that is dead, frozen or
-short of CPU says nothing, and the broker stops.
+The guard is a part of the broker's start script (`plan.group.scripts.lease_guard` of the operator): process 1
+of that container. It asks over loopback, again and again, and stops the broker's processes (SIGSTOP) when the
+last answered lease has run out. So nothing here has to act in time. A companion that is dead, frozen or short
+of CPU says nothing, and the broker stops.
 
-A question is a line `TIME MARK`: the guard's own clock in hundredths of a second, and the mark that it was
-told last, if any. The answer is one of these lines:
+A question is a line `TIME MARK`: the guard's own clock in hundredths of a second, and the mark of the last
+answer, if any. The answer is one of these lines:
 
 | line | meaning |
 |---|---|
 | `free` | the broker is not master, or not known to be: it runs |
 | `until TIME MARK` | the master may run until this time of the guard's clock; the mark says as what |
-| `replaced MARK` | a broker that is stopped ends (SIGKILL): another is master, or nobody waits for it |
-| `wait` | nothing new: what was told last still counts |
+| `replaced MARK` | a broker that is stopped ends (SIGKILL): another is master, or it is given up |
+| `wait` | nothing new: the last answer still counts |
 
-`until` is the time of the question plus what is left of the lease when it is answered. So the clocks of the
+`until` is the time of the question plus the rest of the lease at the time of the answer. So the clocks of the
 two containers need not agree, and an answer that was under way for long grants no more than it should. The
 first question of a connection may bring a mark: so a new companion knows that its broker, which does not
 answer while it is stopped, was master.
 
-Questions: the broker is asked for its role over loopback; a master's controllers are asked for its lease
-(1005), each on its own, and for the group's master (1006) while the lease has run out, else once per second.
+Questions: the companion asks the broker for its role over loopback. It asks a master's controllers for its
+lease (1005), each on its own, and for the group's master (1006).
 
 Source: `decisions.write_lease` for the rule.
 """
@@ -29,6 +29,7 @@ Source: `decisions.write_lease` for the rule.
 import asyncio
 import logging
 import time
+from dataclasses import replace
 from typing import Final
 
 from controller_core.channel import ChannelError
@@ -45,7 +46,11 @@ from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.decisions.broker_facts import GroupFacts, announced_address
 from ha_sidecar.decisions.write_lease import MasterMark, WriteLease, read_mark
 
-ROUND_S: Final = 0.1
+ROUND_S: Final = 0.05
+ROUND_S_MAX: Final = 0.25
+QUESTIONS_A_LEASE: Final = 6
+"""Questions to each controller while a lease lasts: a lost node ends it after 500 ms, a silent broker
+after 1,500 ms by default."""
 GROUP_S: Final = 1.0
 TIMEOUT_S: Final = 1.0
 LOOPBACK: Final = "127.0.0.1"
@@ -53,7 +58,7 @@ QUESTION_BYTES_MAX: Final = 256
 FREE: Final = "free"
 WAIT: Final = "wait"
 FIRST_MS: Final = 500
-"""Lease of a broker that was just seen to be master, until the controllers are asked."""
+"""Lease of a broker that has just become master, until the controllers answer."""
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +76,7 @@ class Leasing:
         self._config: Final = config
         self._controllers: Final = controllers
         self._events: Final = events
-        self._broker: Final = Asker(config.broker)
+        self._broker: Final = Asker(config.broker, config.credentials)
         self._lease: Final = WriteLease(len(config.controllers), config.lease_ms)
         self._address = ""
         self._mark: MasterMark | None = None
@@ -80,6 +85,11 @@ class Leasing:
         self._group: GroupFacts | None = None
         self._group_asked_ms = 0
         self._said: str | tuple[int, MasterMark] = WAIT
+
+    @property
+    def word(self) -> str:
+        """Say in a word how the lease stands: free, held, wait or replaced."""
+        return self._said.partition(" ")[0] if isinstance(self._said, str) else "held"
 
     async def run(self) -> None:
         """Work until cancelled.
@@ -168,6 +178,7 @@ class Leasing:
             and group.master_epoch > mark.epoch
             and group.master_id is not None
             and group.master_id != mark.broker_id
+            and mark.broker_id != 0
         )
 
     def _is_confirmed(self, mark: MasterMark) -> bool:
@@ -206,13 +217,11 @@ class Leasing:
             self._address = announced_address(settings.body.decode(errors="replace"))
         cache = EpochEntryCache.decode((await self._broker.ask(RequestCode.GET_BROKER_EPOCH_CACHE)).body)
         epoch = max((entry.epoch for entry in cache.epoch_list), default=0)
-        broker_id = self._own_id()
-        if broker_id:
-            self._set_mark(MasterMark(broker_id, epoch))
+        self._set_mark(MasterMark(self._own_id(), epoch))
 
     def _own_id(self) -> int:
         """Return the id by which the controllers know this broker's address; 0 if unknown."""
-        if self._mark is not None:
+        if self._mark is not None and self._mark.broker_id:
             return self._mark.broker_id
         others = () if self._group is None else self._group.others
         found = [(alive, broker_id) for broker_id, address, alive in others if address == self._address]
@@ -225,6 +234,9 @@ class Leasing:
                 async with asyncio.timeout(TIMEOUT_S):
                     self._group = await ask_group(self._controllers, self._config.group)
                 self._group_asked_ms = asked_ms
+                if self._mark is not None:
+                    # It may have become known while the broker stands still and is not asked.
+                    self._mark = replace(self._mark, broker_id=self._own_id())
             except (ControllersUnavailableError, AskError, RemotingProtocolError, TimeoutError) as error:
                 _log.debug("controllers: %s", error)
             is_urgent = self._group is None or (self._mark is not None and self._has_lapsed)
@@ -232,9 +244,10 @@ class Leasing:
 
     async def _watch_controller(self, address: str) -> None:
         while True:
-            if self._mark is not None:
+            if self._mark is not None and self._mark.broker_id:
                 await self._ask_lease(address, self._mark)
-            await asyncio.sleep(ROUND_S)
+            left_s = (self._end_ms - _now_ms()) / 1_000
+            await asyncio.sleep(min(ROUND_S_MAX, max(ROUND_S, left_s / QUESTIONS_A_LEASE)))
 
     async def _ask_lease(self, address: str, mark: MasterMark) -> None:
         config = self._config
