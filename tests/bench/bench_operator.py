@@ -227,7 +227,9 @@ async def prepare(session: aiohttp.ClientSession) -> None:
         path = f"{definitions}/{definition['metadata']['name']}"
         await until(f"{path} is served", functools.partial(established, session, path), SERVED_WITHIN_S)
     await sent(session, "POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    spec = {"nameServers": {"replicas": 1}, "controllers": {"replicas": 1}}
+    # The controller of this bench has no TLS.
+    tls = {"internal": "Disabled"}
+    spec = {"nameServers": {"replicas": 1}, "controllers": {"replicas": 1}, "tls": tls}
     body = {"apiVersion": API_VERSION, "kind": "RocketMQCluster", "metadata": {"name": CLUSTER}, "spec": spec}
     await sent(session, "POST", _GROUPS.replace("brokergroups", "rocketmqclusters"), body)
 

@@ -10,6 +10,9 @@ from testkit.tree.files import ROOT
 from testkit.worlds.operator import pod_templates
 
 pytestmark = pytest.mark.skipif(program("helm") is None, reason="helm is not installed")
+CLUSTER_SECRETS = ("controller-token", "broker-credentials", "ca", "controller-tls")
+
+
 ALL_ON: Final = (
     "measure.enabled=true",
     "measure.report.executors=true",
@@ -61,6 +64,11 @@ def test_the_table_says_what_each_account_of_the_chart_may_do() -> None:
     assert _table() == expected
 
 
+def test_an_authority_of_a_person_is_only_read() -> None:
+    rights = _rights(rendered('operator.authoritySecrets=["mine"]'), "demo-operator")
+    assert rights["secrets mine"] == {"get"}
+
+
 def test_no_account_lists_secrets_and_secrets_are_read_by_name_alone() -> None:
     for role in rendered(*ALL_ON):
         for rule in role.get("rules", ()) if role["kind"].endswith("Role") else ():
@@ -72,7 +80,8 @@ def test_no_account_lists_secrets_and_secrets_are_read_by_name_alone() -> None:
 
 def test_a_cluster_that_is_listed_has_its_secrets_and_any_may_be_allowed() -> None:
     two = _rights(rendered('operator.clusters=["main","orders"]'), "demo-operator")
-    assert two["secrets main-controller-token, orders-controller-token"] == {"get", "patch"}
+    secrets = [f"{cluster}-{name}" for cluster in ("main", "orders") for name in CLUSTER_SECRETS]
+    assert two[f"secrets {', '.join(secrets)}"] == {"get", "patch"}
     assert _rights(rendered('operator.clusters=["*"]'), "demo-operator")["secrets"] == {
         "create",
         "get",

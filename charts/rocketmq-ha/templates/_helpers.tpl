@@ -90,9 +90,19 @@ The operator's permissions in the namespaces that it watches: exactly those that
   resourceNames:
     {{- range .Values.operator.clusters }}
     - {{ . }}-controller-token
+    - {{ . }}-broker-credentials
+    - {{ . }}-ca
+    - {{ . }}-controller-tls
     {{- end }}
   {{- end }}
   verbs: [get, patch]
+{{- if and .Values.operator.authoritySecrets (not (has "*" .Values.operator.clusters)) }}
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames:
+    {{- toYaml .Values.operator.authoritySecrets | nindent 4 }}
+  verbs: [get]
+{{- end }}
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch, patch{{ if .Values.operator.mayGiveUpVolumes }}, delete{{ end }}]

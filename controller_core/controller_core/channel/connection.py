@@ -21,9 +21,8 @@ frame is bounded by the codec; calls in flight are bounded by their timeouts, ea
 deadlines for progress (`deadlines`).
 
 Never: closing because nothing is said after a request. To a Java controller's brokers a closed connection
-means a dead peer, so idling out would cause failovers; dead hosts are found by TCP keep-alive and by the
-heartbeats of the layer above. A call that times out leaves the connection open, and its late answer is
-dropped.
+means a dead peer, so idling out would cause failovers; TCP keep-alive and the heartbeats of the layer above
+find dead hosts. A call that times out leaves the connection open, and its late answer is dropped.
 
 Not: pausing reads while writes are stuck. Two peers that both did so would wait for one another for ever.
 
@@ -32,9 +31,10 @@ Source: NettyRemotingAbstract.java (matching by opaque, oneway, exceptions answe
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
 
+from controller_core.access.signing import Sign
 from controller_core.channel.deadlines import ConnectionProgress, ProgressDeadlines
 from controller_core.channel.errors import CallTimeoutError, ConnectionClosedError
 from controller_core.channel.log_rate import LogRate
@@ -74,6 +74,7 @@ class Connection(asyncio.Protocol):
         peer: address of the other end as `host:port`; empty before the connection is made.
         local: address of this end, the same way.
         label: free for the owner, for logs and lookups.
+        sign: signs the requests of this end; None leaves them as they are.
         is_kept: whether the owner's memory budget closes other connections first.
     """
 
@@ -91,6 +92,7 @@ class Connection(asyncio.Protocol):
         self.peer = ""
         self.local = ""
         self.label = ""
+        self.sign: Sign | None = None
         self.is_kept = False
         self._on_made = on_made
         self._unsent_bytes_max = unsent_bytes_max
@@ -127,9 +129,9 @@ class Connection(asyncio.Protocol):
         return self._closed
 
     @property
-    def has_certificate(self) -> bool:
-        """Say whether the peer has shown a certificate that a trusted authority issued."""
-        return self._transport is not None and bool(self._transport.get_extra_info("peercert"))
+    def certificate(self) -> Mapping[str, Any] | None:
+        """Return the peer's certificate if it has shown one that a trusted authority issued."""
+        return None if self._transport is None else self._transport.get_extra_info("peercert") or None
 
     @property
     def calls_in_flight(self) -> int:
@@ -170,8 +172,7 @@ class Connection(asyncio.Protocol):
 
         Raises:
             ConnectionClosedError: the connection is over.
-            RemotingUsageError: the command cannot be encoded, is not a request, or too many calls are in
-                flight.
+            RemotingUsageError: the command is invalid or not a request, or too many calls are in flight.
         """
         if len(self._calls) >= CALLS_IN_FLIGHT_MAX:
             raise RemotingUsageError(f"{CALLS_IN_FLIGHT_MAX} calls are in flight to {self.peer}")
@@ -208,6 +209,8 @@ class Connection(asyncio.Protocol):
         """
         if self._closing:
             raise ConnectionClosedError(f"connection to {self.peer} is closed: {self._reason}")
+        if self.sign is not None and not command.is_response:
+            command = self.sign(command)
         self._send_frame(encode(command))
 
     def send_oneway(self, command: RemotingCommand) -> None:
@@ -250,9 +253,8 @@ class Connection(asyncio.Protocol):
         self.local = address_text(transport.get_extra_info("sockname"))
         set_options(transport.get_extra_info("socket"))
         if self._budget is not None:
-            self._transport.set_write_buffer_limits(
-                high=0
-            )  # so that `resume_writing` tells of an empty buffer
+            # So that `resume_writing` tells of an empty buffer.
+            self._transport.set_write_buffer_limits(high=0)
         if self._on_made is not None:
             self._on_made(self)
         self._flush()
@@ -281,8 +283,7 @@ class Connection(asyncio.Protocol):
         try:
             commands: Sequence[RemotingCommand] = self._decoder.feed(data)
         except FrameError as error:
-            damage = error
-            commands = error.commands
+            damage, commands = error, error.commands
         self._reading = True
         try:
             for command in commands:
@@ -352,15 +353,13 @@ class Connection(asyncio.Protocol):
             return failure(request, error)
 
     def _take_opaque(self) -> int:
-        opaque = self._next_opaque
-        self._next_opaque = 1 if opaque == _OPAQUE_MAX else opaque + 1
+        opaque, self._next_opaque = self._next_opaque, self._next_opaque % _OPAQUE_MAX + 1
         return opaque
 
     def _time_out(self, answer: asyncio.Future[RemotingCommand], code: int, timeout_s: float) -> None:
         if not answer.done():
-            answer.set_exception(
-                CallTimeoutError(f"{self.peer} did not answer request {code} within {timeout_s} s")
-            )
+            problem = f"{self.peer} did not answer request {code} within {timeout_s} s"
+            answer.set_exception(CallTimeoutError(problem))
 
     def _flush(self) -> None:
         if not self._unsent or self._closing or self._transport is None:

@@ -3,6 +3,7 @@
 `newest_event` tells where the event stream of a controller ends, without reading the stream.
 """
 
+import ssl
 from typing import Any, Final
 
 import aiohttp
@@ -53,7 +54,12 @@ async def read_problem(response: aiohttp.ClientResponse) -> str:
     return one_line((await response.content.read(PROBLEM_BYTES_MAX)).decode(errors="replace").strip())
 
 
-async def newest_event(session: aiohttp.ClientSession, url: str, within: aiohttp.ClientTimeout) -> int:
+async def newest_event(
+    session: aiohttp.ClientSession,
+    url: str,
+    within: aiohttp.ClientTimeout,
+    verify: ssl.SSLContext | bool = True,
+) -> int:
     """Return the sequence number of the newest event of the controller at `url`, 0 without one.
 
     Controllers up to 0.1 do not know `after=newest`; their kept events are read instead.
@@ -64,7 +70,7 @@ async def newest_event(session: aiohttp.ClientSession, url: str, within: aiohttp
         JsonError: it refuses, redirects, or answers something else than a controller.
     """
     async with session.get(
-        f"{url}/v1/events?after=newest&follow=false", timeout=within, allow_redirects=False
+        f"{url}/v1/events?after=newest&follow=false", timeout=within, allow_redirects=False, ssl=verify
     ) as response:
         if response.status != _BAD_REQUEST:
             _check(response)
@@ -75,6 +81,7 @@ async def newest_event(session: aiohttp.ClientSession, url: str, within: aiohttp
         timeout=within,
         allow_redirects=False,
         read_bufsize=EVENT_LINE_BYTES_MAX,
+        ssl=verify,
     ) as response:
         _check(response)
         async for line in response.content:

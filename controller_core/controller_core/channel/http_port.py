@@ -86,15 +86,20 @@ class HttpPort:
         """The port that is listened on."""
         return 0 if self._listener is None else self._listener.port
 
-    async def start(self, host: str, port: int, context: SSLContext | None = None) -> None:
-        """Listen, in TLS if there is a context; raise the limit of open files of this process.
+    async def start(
+        self, host: str, port: int, context: SSLContext | None = None, *, plain_allowed: bool = False
+    ) -> None:
+        """Listen, in TLS if there is a context, and in plain without one or with `plain_allowed`.
+
+        Raise the limit of open files of this process.
 
         Raises:
             OSError: the port cannot be had.
         """
         raise_open_files()
         await self._runner.setup()
-        self._listener = Listener(self._protocol, context, plain_allowed=context is None, places=self.places)
+        plain = plain_allowed or context is None
+        self._listener = Listener(self._protocol, context, plain_allowed=plain, places=self.places)
         await self._listener.listen(host, port, BACKLOG_MAX)
 
     async def stop(self) -> None:

@@ -16,8 +16,10 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Final
 
+from controller_core.access.request_signer import RequestSigner
 from controller_core.groups.history import EventKind
 from controller_core.groups.keys import GroupKey, ReplicaKey
 from controller_core.groups.replies import Outcome
@@ -118,6 +120,7 @@ class Controller:
             leads_newly=lambda: clock.now_ms() - self._leads_since_ms < NEW_LEADER_MS,
             dial_at=self._direct_address,
             broker_ssl=None if tls is None else context_of(tls.broker_client),
+            sign=RequestSigner(Path(settings.credentials_path)) if settings.credentials_path else None,
         )
         self._first_elections = self._make_first_elections()
         self.leader_elections = self._make_leader_elections()
@@ -276,6 +279,7 @@ class Controller:
         http_port = settings.http_port(self._self)
         if tls is not None:
             self._http.server_ssl = context_of(tls.http_server)
+            self._http.plain_allowed = settings.http_plain != "none"
         await self._http.start(settings.listen_host, http_port)
         _log.info(
             "this node serves",

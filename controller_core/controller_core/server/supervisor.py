@@ -39,7 +39,7 @@ from controller_core.server.peers.codec import Greeting, GreetingReply
 from controller_core.server.peers.greeting_rules import Identity
 from controller_core.server.peers.identity_probe import ask
 from controller_core.server.peers.transport import PeerTransport
-from controller_core.server.settings.certificates import Tls, context_of
+from controller_core.server.settings.certificates import Tls
 from controller_core.server.settings.config import Settings
 from controller_core.server.settings.java_stores import java_store
 from controller_core.server.settings.live_config import LiveConfig
@@ -162,14 +162,17 @@ class Supervisor:
             incarnation=own.incarnation,
             address=own.address,
             bind_host=settings.listen_host,
-            server_ssl=context_of(self._tls.peer_server),
-            client_ssl=context_of(self._tls.peer_client),
+            tls=self._tls.peers(),
         )
         machine = GroupsMachine()
         node = Node(_node_config(settings), store, machine, transport)
 
         async def ask_peer(peer: Peer, greeting: Greeting) -> GreetingReply | None:
-            return await ask(members.raft_address(peer), greeting, context_of(self._tls.peer_client))
+            where, tls = members.raft_address(peer), self._tls.peers()
+            reply = await ask(where, greeting, None if tls is None else tls.client)
+            if reply is None and tls is not None and tls.plain_allowed:
+                reply = await ask(where, greeting)
+            return reply
 
         membership = MembershipChanges(node, members, own, transport, ask_peer)
         controller = Controller(self._live, self._clock, node, machine, membership, self._tls)

@@ -1,6 +1,8 @@
 """RocketMQCluster: name servers, controllers and proxies that broker groups of a namespace share."""
 
-from typing import Annotated, ClassVar
+import re
+from enum import StrEnum
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
@@ -10,7 +12,7 @@ from rocketmq_operator.api.conditions import Conditions
 from rocketmq_operator.api.listeners import Listeners, ListenerStatuses
 from rocketmq_operator.api.pods.jvm import Jvm
 from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
-from rocketmq_operator.api.proxy import Proxy
+from rocketmq_operator.api.proxy import Proxy, ProxyMode
 
 VERSION_DEFAULT = "5.5.0"
 IMAGE_LENGTH_MAX = 512
@@ -24,6 +26,43 @@ NODE_TIMEOUT_MS_DEFAULT = 500
 BY_ADDRESS_PREFIXES = ("5.0.", "5.1.0")
 """Versions whose controllers know members by address. 5.1.1 brought broker ids, and requests 1012 and 1013
 for them."""
+CERTIFICATE_DAYS_MAX = 3_650
+_DNS_NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+VERSION_PATTERN: Final = "^5[.]([3-9]|[1-9][0-9]+)[.]"
+"""Versions of RocketMQ that have users (ACL 2.0): since 5.3.0. Source: RocketMQ 5.5.0 AuthConfig.java."""
+
+
+class AuthenticationType(StrEnum):
+    """How brokers know a client."""
+
+    NONE = "None"
+    """Not at all."""
+    SIGNATURE = "Signature"
+    """Each request carries a user's name and a signature made with the user's password."""
+
+
+class AuthorizationType(StrEnum):
+    """How brokers decide what a client may do."""
+
+    NONE = "None"
+    """Every known user may do everything."""
+    SIMPLE = "Simple"
+    """A user may do what its rights allow; a super user everything."""
+
+
+class Authentication(SpecModel):
+    """How brokers know a client."""
+
+    type: AuthenticationType = AuthenticationType.NONE
+    """None, or Signature: brokers refuse requests without a user's signature. The operator makes a super user
+    for itself, for controllers, brokers and log replicas, in the Secret <cluster>-broker-credentials."""
+
+
+class Authorization(SpecModel):
+    """How brokers decide what a client may do."""
+
+    type: AuthorizationType = AuthorizationType.NONE
+    """None, or Simple: a user may do what its rights allow. Needs authentication."""
 
 
 class NameServersSpec(SpecModel):
@@ -95,10 +134,111 @@ class Images(SpecModel):
     """Log replicas; has the command ha-sidecar."""
 
 
+class InternalTls(StrEnum):
+    """Whether our own processes speak TLS with the controllers."""
+
+    ENFORCED = "Enforced"
+    """Controllers speak TLS only with each other, and take changes over HTTPS only."""
+    DISABLED = "Disabled"
+    """Plain TCP and HTTP."""
+
+
+def _renewed_in_time(where: str) -> Rule:
+    """Return the rule that a certificate is renewed while it is valid."""
+    return Rule(
+        name="RenewedTooEarly",
+        expression="self.renewBeforeDays < self.validityDays",
+        message=f"'{where}.renewBeforeDays is %d: it must be less than validityDays, %d'"
+        ".format([self.renewBeforeDays, self.validityDays])",
+        holds=lambda spec: spec.renew_before_days < spec.validity_days,
+        problem=lambda spec: (
+            f"{where}.renewBeforeDays is {spec.renew_before_days}: it must be less than validityDays, "
+            f"{spec.validity_days}"
+        ),
+    )
+
+
+class AuthoritySpec(SpecModel):
+    """Who signs the certificates of a cluster."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (_renewed_in_time("tls.authority"),)
+
+    secret_name: Annotated[str, Field(min_length=1, max_length=253, pattern=_DNS_NAME)] | None = None
+    """A Secret of this namespace with the certificate (`tls.crt`) and key (`tls.key`) of your authority, for
+    instance that of a cert-manager Certificate with `isCA: true`. When it changes, the operator lets both
+    authorities be trusted for a while. Absent: the operator makes an authority."""
+    validity_days: Annotated[int, Field(ge=2, le=CERTIFICATE_DAYS_MAX)] = 1_825
+    """How long an authority of the operator is valid."""
+    renew_before_days: Annotated[int, Field(ge=1, le=CERTIFICATE_DAYS_MAX)] = 180
+    """How long before its end the operator makes the next one."""
+
+
+class CertificatesSpec(SpecModel):
+    """The certificates of a cluster's processes."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (_renewed_in_time("tls.certificates"),)
+
+    validity_days: Annotated[int, Field(ge=2, le=CERTIFICATE_DAYS_MAX)] = 90
+    """How long a certificate is valid."""
+    renew_before_days: Annotated[int, Field(ge=1, le=CERTIFICATE_DAYS_MAX)] = 30
+    """How long before its end the operator renews it. Processes take new certificates without a restart."""
+
+
+class TlsSpec(SpecModel):
+    """TLS within a cluster."""
+
+    internal: InternalTls | None = None
+    """Whether our own processes speak TLS with the controllers: Enforced or Disabled. Absent: a new cluster
+    does, and a cluster from before this field stays as it is. When it changes, the operator replaces the
+    controllers twice, one at a time; in between they speak both."""
+    authority: AuthoritySpec = AuthoritySpec()
+    """Who signs the certificates."""
+    certificates: CertificatesSpec = CertificatesSpec()
+    """How long certificates are valid."""
+
+
+_RIGHTS_NEED_USERS = Rule(
+    name="RightsWithoutUsers",
+    expression="self.authorization.type == 'None' || self.authentication.type != 'None'",
+    message="'authorization.type is ' + self.authorization.type + ' with authentication.type ' + "
+    "self.authentication.type + ': rights belong to users; set authentication.type to Signature'",
+    holds=lambda spec: not spec.has_rights or spec.has_users,
+    problem=lambda spec: (
+        f"authorization.type is {spec.authorization.type} with authentication.type "
+        f"{spec.authentication.type}: rights belong to users; set authentication.type to Signature"
+    ),
+)
+_USERS_NEED_VERSION = Rule(
+    name="VersionWithoutUsers",
+    expression=f"self.authentication.type == 'None' || self.version.matches('{VERSION_PATTERN}')",
+    message="'authentication.type is ' + self.authentication.type + ' with version ' + self.version + "
+    "': RocketMQ has users since 5.3.0'",
+    holds=lambda spec: not spec.has_users or re.match(VERSION_PATTERN, spec.version) is not None,
+    problem=lambda spec: (
+        f"authentication.type is {spec.authentication.type} with version {spec.version}: "
+        "RocketMQ has users since 5.3.0"
+    ),
+)
+_USERS_WITHOUT_PROXY = Rule(
+    name="ProxyWithUsers",
+    expression="self.authentication.type == 'None' || self.proxy.mode == 'None'",
+    message="'authentication.type is ' + self.authentication.type + ' with proxy.mode ' + self.proxy.mode + "
+    "': the operator does not give proxies credentials yet; set proxy.mode to None'",
+    holds=lambda spec: not spec.has_users or spec.proxy.mode is ProxyMode.NONE,
+    problem=lambda spec: (
+        f"authentication.type is {spec.authentication.type} with proxy.mode {spec.proxy.mode}: "
+        "the operator does not give proxies credentials yet; set proxy.mode to None"
+    ),
+)
+
+
 class RocketMQClusterSpec(SpecModel):
     """What a person asks of a cluster."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
+        _RIGHTS_NEED_USERS,
+        _USERS_NEED_VERSION,
+        _USERS_WITHOUT_PROXY,
         Rule(
             name="OlderProtocol",
             expression="!self.version.startsWith('5.0.') && self.version != '5.1.0'",
@@ -124,10 +264,26 @@ class RocketMQClusterSpec(SpecModel):
     """When a node is lost."""
     proxy: Proxy = Proxy()
     """Who speaks gRPC with clients."""
+    tls: TlsSpec = TlsSpec()
+    """Certificates of the cluster's processes."""
     listeners: Listeners = ()
     """How clients outside the network of the pods reach the brokers; clients inside need none."""
+    authentication: Authentication = Authentication()
+    """How brokers know a client."""
+    authorization: Authorization = Authorization()
+    """How brokers decide what a client may do."""
     paused: bool = False
     """Whether the operator only looks and reports, and changes nothing."""
+
+    @property
+    def has_users(self) -> bool:
+        """Whether brokers refuse requests without a user's signature."""
+        return self.authentication.type is not AuthenticationType.NONE
+
+    @property
+    def has_rights(self) -> bool:
+        """Whether brokers look at the rights of a user."""
+        return self.authorization.type is not AuthorizationType.NONE
 
     @property
     def rocketmq_image(self) -> str:
@@ -154,7 +310,8 @@ class RocketMQClusterStatus(StatusModel):
     observed_generation: Annotated[int, Field(ge=0)] = 0
     """The generation that was acted on."""
     conditions: Conditions = ()
-    """Ready, QuorumHealthy, ProxyReady, ListenersReady, Progressing, VersionSound, PodsAccepted, Paused."""
+    """Ready, QuorumHealthy, ProxyReady, ListenersReady, CertificatesValid, Progressing, VersionSound,
+    PodsAccepted, Paused."""
     version: Annotated[str, Field(max_length=32)] = ""
     """Version of RocketMQ that the spec requests."""
     leader: Annotated[str, Field(max_length=253)] = ""

@@ -34,6 +34,8 @@ SWITCHOVER_ANNOTATION: Final = f"{GROUP}/switchover"
 EPOCH_ANNOTATION: Final = f"{GROUP}/master-epoch"
 """On an EndpointSlice: the master epoch that decided which member serves."""
 WANTED_HASH_ANNOTATION: Final = f"{GROUP}/wanted-hash"
+CHANGED_ANNOTATION: Final = f"{GROUP}/changed-at"
+"""On the Secret of a cluster's authority: when it changed last."""
 BROKERS_FINALIZER: Final = f"{GROUP}/in-brokers"
 """On a Topic or ConsumerGroup that the operator deletes from the brokers before Kubernetes deletes the
 object."""

@@ -6,7 +6,8 @@ a change with the leader's address and sent again there by us, because the token
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import quote
@@ -23,6 +24,7 @@ from controller_core.channel.http_answers import (
     sequence_of,
 )
 from rocketmq_operator.clients.api import Json, PeerUnavailableError, RequestRefusedError, RetryLaterError
+from rocketmq_operator.clients.controllers_trust import PLAIN, Way
 
 READ_TIMEOUT: Final = aiohttp.ClientTimeout(total=3.0, connect=1.0)
 CHANGE_TIMEOUT: Final = aiohttp.ClientTimeout(total=10.0, connect=1.0)
@@ -38,8 +40,22 @@ class _NotFoundError(ValueError):
 class ControllersClient:
     """`ControllerApi` over HTTP."""
 
-    def __init__(self, session: aiohttp.ClientSession, hosts: Sequence[str], token: str = "") -> None:
-        """Take the controllers' HTTP addresses, host:port each, and the token that changes need."""
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        hosts: Sequence[str],
+        token: str = "",
+        ways: Callable[[], Sequence[Way]] = lambda: PLAIN,
+    ) -> None:
+        """Describe the controllers.
+
+        Args:
+            session: what connects.
+            hosts: the controllers' HTTP addresses, host:port each.
+            token: what changes need.
+            ways: says how to reach them now, best first.
+        """
+        self._ways: Final = ways
         self._session: Final = session
         self._all: Final = tuple(hosts)
         self._hosts: Final = list(hosts)
@@ -62,18 +78,20 @@ class ControllersClient:
         return statuses
 
     async def _status(self, host: str) -> Json | None:
-        try:
-            return _object(await self._get(host, "/v1/status"))
-        except (aiohttp.ClientError, TimeoutError, ValueError, PeerUnavailableError):
-            return None
+        for way in self._ways():
+            with contextlib.suppress(aiohttp.ClientError, TimeoutError, ValueError, PeerUnavailableError):
+                return _object(await self._get(way, host, "/v1/status"))
+        return None
 
     async def members(self, node: int) -> Json:
         """Return the membership as one of the controllers knows it."""
-        host = self._all[node]
-        try:
-            return _object(await self._get(host, "/v1/members"))
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise PeerUnavailableError(f"{host} does not tell the members: {error!r}") from error
+        host, problem = self._all[node], ""
+        for way in self._ways():
+            try:
+                return _object(await self._get(way, host, "/v1/members"))
+            except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+                problem = repr(error)
+        raise PeerUnavailableError(f"{host} does not tell the members: {problem}")
 
     async def change_members(self, action: str, member: str) -> None:
         """Add, promote or remove a controller.
@@ -107,9 +125,9 @@ class ControllersClient:
     async def _change_anywhere(self, path: str, body: Json) -> None:
         """Hand a change to the first controller that can be connected to: it knows the leader."""
         problem = "no controller address is known"
-        for host in tuple(self._hosts):
+        for host, way in self._places():
             try:
-                return await self._change(f"http://{host}{path}", body)
+                return await self._change(way, host, path, body)
             except (aiohttp.ClientError, TimeoutError) as error:
                 problem = f"{host}: {error!r}"
         raise PeerUnavailableError(f"no controller takes a change: {problem}")
@@ -119,13 +137,12 @@ class ControllersClient:
 
         The first call starts from now on, a later one from where the last stream ended.
         """
-        host, newest = await self._last_event()
+        host, way, newest = await self._last_event()
         # Why the smaller: controllers that lost their state count from the beginning again.
         last = newest if self._last_sequence is None else min(newest, self._last_sequence)
         self._last_sequence = last
-        url = f"http://{host}/v1/events?after={last}"
         try:
-            async with self._answer(url, STREAM_TIMEOUT) as response:
+            async with self._answer(way, host, f"/v1/events?after={last}", STREAM_TIMEOUT) as response:
                 async for line in response.content:
                     if line.strip():
                         event, sequence = _event(line)
@@ -135,15 +152,21 @@ class ControllersClient:
             raise PeerUnavailableError(f"the event stream of {host} broke: {error!r}") from error
 
     @asynccontextmanager
-    async def _answer(self, url: str, limits: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Get `url` without following redirects.
+    async def _answer(
+        self, way: Way, host: str, path: str, limits: aiohttp.ClientTimeout
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Get a path without following redirects.
 
         Raises:
             _NotFoundError: the status is 404.
             ValueError: the status is another one than 200.
         """
         async with self._session.get(
-            url, timeout=limits, allow_redirects=False, read_bufsize=EVENT_LINE_BYTES_MAX
+            f"{way.scheme}://{host}{path}",
+            timeout=limits,
+            allow_redirects=False,
+            read_bufsize=EVENT_LINE_BYTES_MAX,
+            ssl=way.verify,
         ) as response:
             if response.status == 404:
                 raise _NotFoundError("status 404")
@@ -151,24 +174,29 @@ class ControllersClient:
                 raise ValueError(f"status {response.status}")
             yield response
 
-    async def _last_event(self) -> tuple[str, int]:
-        """Return a controller that answers and the sequence of its newest event."""
+    def _places(self) -> list[tuple[str, Way]]:
+        ways = self._ways()
+        return [(host, way) for host in self._hosts for way in ways]
+
+    async def _last_event(self) -> tuple[str, Way, int]:
+        """Return a controller that answers, how it was reached, and the sequence of its newest event."""
         problem = "no controller address is known"
-        for host in tuple(self._hosts):
+        for host, way in self._places():
             try:
-                last = await newest_event(self._session, f"http://{host}", READ_TIMEOUT)
+                base = f"{way.scheme}://{host}"
+                last = await newest_event(self._session, base, READ_TIMEOUT, way.verify)
             except (aiohttp.ClientError, TimeoutError, ValueError) as error:
                 problem = f"{host}: {error!r}"
                 continue
             self._prefer(host)
-            return host, last
+            return host, way, last
         raise PeerUnavailableError(f"no controller serves events: {problem}")
 
     async def _read(self, path: str) -> Any:  # noqa: ANN401 - any JSON value
         problem = "no controller address is known"
-        for host in tuple(self._hosts):
+        for host, way in self._places():
             try:
-                value = await self._get(host, path)
+                value = await self._get(way, host, path)
             except (aiohttp.ClientError, TimeoutError, ValueError) as error:
                 problem = f"{host}: {error!r}"
                 continue
@@ -176,19 +204,20 @@ class ControllersClient:
             return value
         raise PeerUnavailableError(f"no controller answers: {problem}")
 
-    async def _get(self, host: str, path: str) -> Any:  # noqa: ANN401 - any JSON value
+    async def _get(self, way: Way, host: str, path: str) -> Any:  # noqa: ANN401 - any JSON value
         """Return one controller's answer, None for what it knows nothing of."""
         try:
-            async with self._answer(f"http://{host}{path}", READ_TIMEOUT) as response:
+            async with self._answer(way, host, path, READ_TIMEOUT) as response:
                 return await read_json(response)
         except _NotFoundError:
             return None
 
-    async def _change(self, url: str, body: Json) -> None:
+    async def _change(self, way: Way, host: str, path: str, body: Json) -> None:
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        url = f"{way.scheme}://{host}{path}"
         for _ in range(REDIRECTS_MAX):
             async with self._session.post(
-                url, json=body, headers=headers, timeout=CHANGE_TIMEOUT, allow_redirects=False
+                url, json=body, headers=headers, timeout=CHANGE_TIMEOUT, allow_redirects=False, ssl=way.verify
             ) as response:
                 if response.status == 307:
                     url = _redirected(url, response.headers.get("Location", ""))
@@ -208,7 +237,7 @@ class ControllersClient:
 
 
 def _redirected(url: str, location: str) -> str:
-    """Return the leader's URL for a change: another host, but the same path.
+    """Return the leader's URL for a change: another host, but the same path by the same protocol.
 
     Raises:
         PeerUnavailableError: it is another URL, to which neither the change nor the token must go.
@@ -217,9 +246,9 @@ def _redirected(url: str, location: str) -> str:
         before, after = URL(url), URL(location)
     except ValueError as error:
         raise PeerUnavailableError(f"a controller redirects to {location[:200]!r}") from error
-    if (after.scheme, after.raw_path_qs) != (before.scheme, before.raw_path_qs):
+    if not after.raw_host or after.raw_path_qs != before.raw_path_qs:
         raise PeerUnavailableError(f"a controller redirects {before.raw_path_qs} to {location[:200]!r}")
-    return location
+    return str(after.with_scheme(before.scheme))
 
 
 def _event(line: bytes) -> tuple[Json, int]:

@@ -10,8 +10,11 @@ from typing import Final
 
 from pydantic import BaseModel
 
+from controller_core.access.signing import Credentials
 from rocketmq_operator.api.names import API_VERSION, FAILOVER_KIND
 from rocketmq_operator.clients.api import Json, KubeApi, RequestRefusedError, RetryLaterError
+from rocketmq_operator.clients.certificates import CertificateError
+from rocketmq_operator.handlers.certificates import authority_secret, issued_secret
 from rocketmq_operator.handlers.kinds import ObservedResource
 from rocketmq_operator.handlers.leadership import NotLeadingError
 from rocketmq_operator.handlers.observing.clusters_and_groups import Environment, controllers_for
@@ -24,11 +27,14 @@ from rocketmq_operator.plan.common.actions import (
     DeleteMetadata,
     DeleteRoute,
     Designate,
+    IssueCertificates,
     Step,
     Wait,
+    WriteAuthority,
     WriteMetadata,
 )
 from rocketmq_operator.plan.group.observed import ObservedGroup
+from rocketmq_operator.plan.metadata.observed import ObservedMetadata
 
 _EFFECT_ELSEWHERE: Final = frozenset({"StatefulSet", "Deployment", FAILOVER_KIND.kind})
 """Kinds whose change shows in more than the answer to the write: pods come and go; a record is not a
@@ -92,12 +98,29 @@ async def _execute(context: PassContext, observed: ObservedResource, step: Step)
         case ChangeMembers(action=action, member=member):
             await _change_members(context, observed, action, member)
         case WriteMetadata(kind=kind, address=address, config=config):
-            await context.environment.brokers.write(address, kind, config)
+            await context.environment.brokers.write(address, kind, config, _credentials(observed))
         case DeleteMetadata(kind=kind, name=name, address=address):
-            await context.environment.brokers.delete(address, kind, name)
+            await context.environment.brokers.delete(address, kind, name, _credentials(observed))
+        case WriteAuthority() | IssueCertificates():
+            await kube.apply(_certificates(observed, step))
         case DeleteRoute(cluster=cluster, topic=topic, address=address):
             await context.environment.brokers.delete_route(address, cluster, topic)
     return None
+
+
+def _credentials(observed: ObservedResource) -> Credentials | None:
+    return observed.credentials if isinstance(observed, ObservedMetadata) else None
+
+
+def _certificates(observed: ObservedResource, step: WriteAuthority | IssueCertificates) -> Json:
+    if not isinstance(observed, ObservedCluster):
+        raise TypeError(f"cannot make certificates of a {observed.owner.kind}")
+    try:
+        if isinstance(step, WriteAuthority):
+            return authority_secret(observed, step)
+        return issued_secret(observed, step)
+    except CertificateError as error:
+        raise RequestRefusedError(str(error)) from error
 
 
 async def _designate(context: PassContext, observed: ObservedResource, broker_id: int) -> None:
@@ -111,7 +134,7 @@ async def _change_members(context: PassContext, observed: ObservedResource, acti
     if not isinstance(observed, ObservedCluster):
         raise TypeError(f"cannot change controllers of a {observed.owner.kind}")
     owner = observed.owner
-    controllers = context.environment.controllers_of(owner.namespace, owner.name, observed.token)
+    controllers = context.environment.controllers_of(owner.namespace, owner.name, observed.secrets.token)
     await controllers.change_members(action, member)
 
 

@@ -1,5 +1,6 @@
 """The operator's own metrics, and where they and its health are served."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -7,6 +8,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from controller_core.channel.http_port import HttpPort
+from rocketmq_operator.plan.tls.observed import ObservedTls
+from rocketmq_operator.plan.tls.steps import first_end
 
 SHUTDOWN_S: Final = 0.5
 _PASS_BUCKETS_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -38,8 +41,23 @@ class OperatorMetrics:
             buckets=_TAKEOVER_BUCKETS_S,
             registry=self.registry,
         )
+        self.certificate_end: Final = Gauge(
+            "rmqha_operator_certificate_end_timestamp_seconds",
+            "When the first certificate of a cluster ends, as Unix time",
+            ["namespace", "cluster"],
+            registry=self.registry,
+        )
         gauge = Gauge("rmqha_operator_leading", "1 while this operator acts", registry=self.registry)
         gauge.set_function(lambda: float(leading()))
+
+    def note_certificates(self, namespace: str, cluster: str, observed: ObservedTls) -> None:
+        """Take over when the certificates of a cluster end; forget a cluster without certificates."""
+        if observed.controllers:
+            end, _ = first_end(observed, "")
+            self.certificate_end.labels(namespace=namespace, cluster=cluster).set(end.timestamp())
+            return
+        with contextlib.suppress(KeyError):
+            self.certificate_end.remove(namespace, cluster)
 
     def text(self) -> bytes:
         """Return all in Prometheus' text format."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import aiohttp
@@ -19,6 +20,7 @@ from rocketmq_operator.clients.api import ControllerApi, PeerUnavailableError
 from rocketmq_operator.clients.brokers import BrokersClient
 from rocketmq_operator.clients.canaries_and_companions import CanariesClient, CompanionsClient
 from rocketmq_operator.clients.controllers import ControllersClient
+from rocketmq_operator.clients.controllers_trust import ControllersTrust
 from rocketmq_operator.clients.kube import KubeClient, connect, missing_kinds
 from rocketmq_operator.clients.reflection import OURS, SILENT_MAX_S, Reflections
 from rocketmq_operator.clients.resolver import ServiceResolver
@@ -74,8 +76,9 @@ class ControllerFollowers:
     froze with an open stream is not missed.
     """
 
-    def __init__(self, takeover: Takeover, session: aiohttp.ClientSession) -> None:
-        """Store the receiver of the events and the HTTP session."""
+    def __init__(self, takeover: Takeover, session: aiohttp.ClientSession, trust: ControllersTrust) -> None:
+        """Store the receiver of the events, the HTTP session and how controllers are reached."""
+        self._trust: Final = trust
         self._takeover: Final = takeover
         self._session: Final = session
         self._tasks: Final[dict[tuple[str, str], list[asyncio.Task[None]]]] = {}
@@ -91,7 +94,10 @@ class ControllerFollowers:
         self.cluster_gone(namespace, name)
         self._tasks[namespace, name] = [
             asyncio.create_task(
-                self._takeover.follow(namespace, ControllersClient(self._session, [host])),
+                self._takeover.follow(
+                    namespace,
+                    ControllersClient(self._session, [host], ways=partial(self._trust.ways, namespace, name)),
+                ),
                 name=f"events of {host}",
             )
             for host in _http_hosts(namespace, name, count)
@@ -137,7 +143,8 @@ class Operator:
             self.metrics.takeover_duration.observe,
             hold=self._hold_group,
         )
-        self.following: Final = ControllerFollowers(self.takeover, session)
+        self._trust: Final = ControllersTrust()
+        self.following: Final = ControllerFollowers(self.takeover, session, self._trust)
         changes = ChangeRouter(ChangeReceivers(self.work, self.takeover, self.following))
         self.reflections: Final = Reflections(
             kube, stream, options.namespaces, time.monotonic, on_change=changes.route
@@ -151,6 +158,8 @@ class Operator:
             CompanionsClient(session),
             BrokersClient(),
             allowed_in_reports=options.allowed_in_reports,
+            trust=self._trust,
+            note_certificates=self.metrics.note_certificates,
         )
         self._cached: Final = replace(environment, kube=self.reflections)
         self._context: Final = PassContext(
@@ -232,7 +241,8 @@ class Operator:
         key = (namespace, name, token)
         if key not in self._clients:
             hosts = _http_hosts(namespace, name, names.CONTROLLERS_MAX)
-            self._clients[key] = ControllersClient(self._session, hosts, token)
+            ways = partial(self._trust.ways, namespace, name)
+            self._clients[key] = ControllersClient(self._session, hosts, token, ways)
         return self._clients[key]
 
     def _hold_group(self, namespace: str, group: str, hold_s: float) -> None:

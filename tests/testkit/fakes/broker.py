@@ -7,6 +7,7 @@ them. It lets a write guard be set: it reports and accepts settings, and its sla
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -78,6 +79,8 @@ class FakeBroker:
         self.epochs_refusal = "its epochs are a secret"
         # Its setting of that name; None if it tells no settings.
         self.min_in_sync_replicas: int | None = 2
+        # TLS of its connections to controllers; None for plain TCP.
+        self.client_ssl: ssl.SSLContext | None = None
         self._beat_interval_s = beat_interval_s
         self._connections: dict[str, Connection] = {}
         self._server: Server | None = None
@@ -104,7 +107,9 @@ class FakeBroker:
             if connection is None or connection.is_closed:
                 host, _, port = address.rpartition(":")
                 with contextlib.suppress(ChannelError):
-                    self._connections[address] = await connect(host.strip("[]"), int(port), _DIAL_TIMEOUT_S)
+                    self._connections[address] = await connect(
+                        host.strip("[]"), int(port), _DIAL_TIMEOUT_S, client_ssl=self.client_ssl
+                    )
 
     async def register(self, controller: int = 0) -> RemotingCommand:
         """Claim an id if still without one (1012, 1013) and register (1003); return the answer to 1003."""

@@ -3,6 +3,7 @@
 import datetime
 import ipaddress
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,16 +33,23 @@ class Authority:
         self._serial = 1
         self.trust = directory / f"{name}.pem"
         builder = self._builder(self._name, self._key.public_key())
-        certificate = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
+        certificate = builder.add_extension(
+            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        ).add_extension(usage, critical=True)
         self.trust.write_bytes(_pem(certificate.sign(self._key, hashes.SHA256())))
 
-    def sign(self, name: str) -> CertificateFiles:
-        """Write a new certificate and key of this name, good for 127.0.0.1 at both ends; replaces files."""
+    def sign(
+        self, name: str, hosts: Sequence[str] = ("127.0.0.1", "localhost"), *, ended: bool = False
+    ) -> CertificateFiles:
+        """Write a new certificate and key of this name, good for these hosts at both ends; replaces files.
+
+        With `ended` its time has passed.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
-        names = x509.SubjectAlternativeName(
-            [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
-        )
-        builder = self._builder(_name(name), key.public_key()).add_extension(names, critical=False)
+        names = x509.SubjectAlternativeName([_host(host) for host in hosts])
+        builder = self._builder(_name(name), key.public_key(), ended=ended)
+        builder = builder.add_extension(names, critical=False)
         pair = CertificateFiles(self._directory / f"{name}.pem", self._directory / f"{name}.key")
         pair.key.write_bytes(
             key.private_bytes(
@@ -56,15 +64,15 @@ class Authority:
     def client(self, pair: CertificateFiles | None = None) -> ssl.SSLContext:
         """Return a client's context that trusts this authority and shows `pair`."""
         context = ssl.create_default_context(cafile=str(self.trust))
-        # Why: Python 3.13 asks for extensions that the certificates of these tests do not have.
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if pair is not None:
             context.load_cert_chain(pair.cert, pair.key)
         return context
 
-    def _builder(self, subject: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    def _builder(
+        self, subject: x509.Name, public_key: ec.EllipticCurvePublicKey, *, ended: bool = False
+    ) -> x509.CertificateBuilder:
         self._serial += 1
-        now = datetime.datetime.now(datetime.UTC)
+        now = datetime.datetime.now(datetime.UTC) - (2 * _DAY if ended else datetime.timedelta())
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
@@ -73,7 +81,18 @@ class Authority:
             .serial_number(self._serial)
             .not_valid_before(now - _DAY)
             .not_valid_after(now + _DAY)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
+            )
         )
+
+
+def _host(text: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        return x509.DNSName(text)
 
 
 def _name(name: str) -> x509.Name:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,8 +90,10 @@ class OneNode:
 
 
 @contextlib.asynccontextmanager
-async def one_node(directory: Path, given: Mapping[str, str]) -> AsyncIterator[OneNode]:
-    """Run a node that leads; `given` are settings over the usual ones."""
+async def one_node(
+    directory: Path, given: Mapping[str, str], client_ssl: ssl.SSLContext | None = None
+) -> AsyncIterator[OneNode]:
+    """Run a node that leads; `given` are settings over the usual ones, `client_ssl` the TLS they ask for."""
     port, _, http_port = free_ports(3)
     values = {
         "controllerDLegerGroup": "unit",
@@ -110,6 +113,7 @@ async def one_node(directory: Path, given: Mapping[str, str]) -> AsyncIterator[O
         remoting, http = f"127.0.0.1:{port}", f"127.0.0.1:{http_port}"
         running = OneNode(controller, machine, node, config, controller.heartbeats, remoting, http)
         probe = running.broker()
+        probe.client_ssl = client_ssl
         await probe.start(register=False)
         async with asyncio.timeout(_LEADS_WITHIN_S):
             while not node.is_leader:

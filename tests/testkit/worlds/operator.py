@@ -11,6 +11,7 @@ from rocketmq_operator.handlers.carry_out import PassContext
 from rocketmq_operator.handlers.kinds import RECHECK_S
 from rocketmq_operator.handlers.observing.clusters_and_groups import Environment
 from rocketmq_operator.handlers.reconcile import reconcile
+from rocketmq_operator.plan.common import names
 from testkit.memory.brokers import MemoryBrokers
 from testkit.memory.canaries import MemoryCanaries
 from testkit.memory.companions import MemoryCompanions
@@ -112,7 +113,7 @@ class OperatorWorld:
     def picture(self) -> dict[str, Json]:
         """Return all objects, without the parts that differ from run to run: identities, versions, times."""
         return {
-            "/".join(key): _stripped(value)
+            "/".join(key): _stripped(_without_keys(value))
             for key, value in sorted(self.kube.objects.items())
             if key[0] != "Event"
         }
@@ -153,10 +154,24 @@ def _resource(kind: str, name: str, spec: Json) -> Json:
     return {"apiVersion": API, "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
 
 
+_SECRET = {
+    names.token_secret("main"),
+    names.authority_secret("main"),
+    names.controller_certificates("main"),
+    names.trust("main"),
+}
 _VOLATILE = {
     "uid", "resourceVersion", "generation", "observedGeneration", "lastTransitionTime", "phases", "since",
     "at", "rocketmq-ha.dev/wanted-hash",
 }  # fmt: skip
+
+
+def _without_keys(value: Json) -> Json:
+    """Return an object with keys and no values if it holds what is made by chance."""
+    if value["metadata"]["name"] not in _SECRET:
+        return value
+    metadata = {key: part for key, part in value["metadata"].items() if key != "annotations"}
+    return value | {"data": sorted(value["data"]), "metadata": metadata}
 
 
 def _stripped(value: Any) -> Any:

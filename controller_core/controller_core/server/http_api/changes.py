@@ -4,7 +4,8 @@ A request for the leader that reaches another node is answered with 307 and the 
 the client sends it again there with its token, and this node never carries a token further.
 
 Authorization: with `httpToken` set, a client with that bearer token; with a trusted certificate authority
-set, a client with its certificate; with neither, a client on loopback.
+set, a client with its certificate, if `adminCertificateNames` allows it; with neither, a client on loopback.
+Where the port serves TLS, a change from another host comes in TLS, unless `httpPlain` is `all`.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from controller_core.bounded_json import JsonError
 from controller_core.remoting.errors import shown
 from controller_core.remoting.text_bounds import ADDRESS_BYTES_MAX, NAME_BYTES_MAX, text_problem
 from controller_core.server.common import json_views
+from controller_core.server.common.certificate_names import PeerCertificate, is_administrator, subject_names
 from controller_core.server.common.http_errors import HttpError, json_response
 
 _LEADER_WITHIN_S: Final = 1.0
@@ -40,6 +42,16 @@ class ChangesView(Protocol):
     @property
     def http_token(self) -> str:
         """The token that changes need; empty for loopback only."""
+        ...
+
+    @property
+    def takes_plain_changes(self) -> bool:
+        """Whether other hosts may send changes without TLS."""
+        ...
+
+    @property
+    def admin_names(self) -> frozenset[str]:
+        """Names of an administrator's certificate, in lower case; empty for any certificate."""
         ...
 
     @property
@@ -164,6 +176,9 @@ class ChangeRoutes:
             await asyncio.sleep(_POLL_S)
         if base is None:
             return None
+        if self._controller.takes_plain_changes and not request.secure:
+            # The client stays in plain HTTP: it may not know the authority, and the leader may lack TLS.
+            base = base.replace("https://", "http://", 1)
         error = HttpError(
             307,
             "another node leads",
@@ -174,10 +189,16 @@ class ChangeRoutes:
         return error.response()
 
     def _authorize(self, request: web.Request) -> None:
+        if not (request.secure or self._controller.takes_plain_changes or _is_loopback(request.remote)):
+            raise HttpError(403, "a change needs HTTPS", field="httpPlain")
         token = self._controller.http_token
-        if _certificate(request):
+        certificate = _certificate(request)
+        if is_administrator(certificate, self._controller.admin_names):
             return
         if not token:
+            if certificate:
+                problem = "the client certificate has no name of adminCertificateNames"
+                raise HttpError(403, problem, value=shown(", ".join(sorted(subject_names(certificate)))))
             if self._controller.asks_for_certificate:
                 raise HttpError(401, "a client certificate is needed")
             if not _is_loopback(request.remote):
@@ -194,9 +215,9 @@ class ChangeRoutes:
             )
 
 
-def _certificate(request: web.Request) -> bool:
-    """Say whether the client came with a certificate; one that did not verify ended the handshake."""
-    return request.transport is not None and bool(request.transport.get_extra_info("peercert"))
+def _certificate(request: web.Request) -> PeerCertificate | None:
+    """Return the client's certificate; one that did not verify ended the handshake."""
+    return None if request.transport is None else request.transport.get_extra_info("peercert") or None
 
 
 def _is_loopback(remote: str | None) -> bool:

@@ -131,6 +131,17 @@ class NodeView:
         return self._config.settings.http_token
 
     @property
+    def takes_plain_changes(self) -> bool:
+        """Whether other hosts may send changes without TLS."""
+        settings = self._config.settings
+        return not settings.http_tls_cert_path or settings.http_plain == "all"
+
+    @property
+    def admin_names(self) -> frozenset[str]:
+        """Names of an administrator's certificate, in lower case; empty for any certificate."""
+        return self._config.settings.admin_names
+
+    @property
     def asks_for_certificate(self) -> bool:
         """Whether a change may be made with a client certificate."""
         return bool(self._config.settings.http_tls_trust_path)

@@ -22,6 +22,8 @@ Requests that change something are in `http_api.changes`. Reads tell in the head
 far the node had applied; `?consistent=true` makes a read linearizable. Errors are always JSON `{error, field,
 value}` (`http_errors`).
 
+One page is made per turn of the loop, however many are requested.
+
 Never here: a decision. Handlers read the state or hand a request to the controller.
 """
 
@@ -122,11 +124,14 @@ class NodeHttpServer:
     def __init__(self, controller: ControllerView) -> None:
         self.server_ssl: ssl.SSLContext | None = None
         """TLS of the port; set before `start`."""
+        self.plain_allowed = False
+        """Whether the port also serves plain HTTP if it has TLS; set before `start`."""
         self._controller = controller
         self._changes = ChangeRoutes(controller)
         self._port: HttpPort | None = None
         self._streams: Counter[str | None] = Counter()
         self._stopping = asyncio.Event()
+        self._pages = asyncio.Lock()
 
     async def start(self, host: str, port: int) -> None:
         """Listen; a port in use raises OSError."""
@@ -135,7 +140,7 @@ class NodeHttpServer:
             shutdown_s=_SHUTDOWN_S,
             unsent_bytes_max=limits.CONTROLLER_UNSENT_BYTES_MAX,
         )
-        await self._port.start(host, port, self.server_ssl)
+        await self._port.start(host, port, self.server_ssl, plain_allowed=self.plain_allowed)
 
     async def stop(self) -> None:
         """End event streams and close."""
@@ -171,6 +176,7 @@ class NodeHttpServer:
 
     async def _metrics(self, _request: web.Request) -> web.StreamResponse:
         headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+        await self._wait_turn()
         return web.Response(body=self._controller.metrics_text(), headers=headers)
 
     async def _status(self, _request: web.Request) -> web.StreamResponse:
@@ -182,6 +188,7 @@ class NodeHttpServer:
     async def _groups(self, request: web.Request) -> web.StreamResponse:
         await self._wait_if_consistent(request)
         cluster = request.query.get("cluster")
+        await self._wait_turn()
         groups = self._controller.groups_json()
         return self._read({"groups": [group for group in groups if cluster in (None, group["cluster"])]})
 
@@ -197,6 +204,7 @@ class NodeHttpServer:
         await self._wait_if_consistent(request)
         limit = _query_int(request, "limit", FAILOVERS_PAGE_MAX)
         cluster, group = request.query.get("cluster"), request.query.get("group")
+        await self._wait_turn()
         records = [
             record
             for record in reversed(self._controller.failovers_json())
@@ -233,6 +241,7 @@ class NodeHttpServer:
 
     async def _event_lines(self, request: web.Request, after: int, *, follow: bool) -> AsyncIterator[bytes]:
         while not self._stopping.is_set():
+            await self._wait_turn()
             page = self._controller.events_after(after, EVENTS_PAGE_MAX)
             if page.events:
                 after = page.events[-1].sequence
@@ -243,6 +252,14 @@ class NodeHttpServer:
             await self._wait_news()
             if request.transport is None or request.transport.is_closing():
                 return
+
+    async def _wait_turn(self) -> None:
+        """Wait until no other page is made in this turn of the loop.
+
+        A flood of requests for large pages must not keep Raft, brokers and probes waiting.
+        """
+        async with self._pages:
+            await asyncio.sleep(0)
 
     async def _wait_news(self) -> None:
         news = asyncio.ensure_future(self._controller.news())

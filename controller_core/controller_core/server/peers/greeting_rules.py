@@ -5,6 +5,7 @@
     expects another store of ours than we have              refused: protocol
     we belong to no cluster, and it does not know our store refused: empty
     from a node that is not a member                             refused: unknown
+    in TLS, certificate without the member's host           refused: protocol
     from a member, with another store than it joined with   refused: incarnation
     else                                                    welcome
 
@@ -24,6 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from controller_core.server.common.certificate_names import PeerCertificate, names_host, shown_names
 from controller_core.server.peers.codec import PROTOCOL_VERSION, Greeting, GreetingAnswer, GreetingReply
 
 Address = tuple[str, int]
@@ -80,7 +82,12 @@ class KnownPeer:
 
 
 def judge(
-    greeting: Greeting, own: Identity, peers: Mapping[int, KnownPeer], *, waiting: bool
+    greeting: Greeting,
+    own: Identity,
+    peers: Mapping[int, KnownPeer],
+    *,
+    waiting: bool,
+    certificate: PeerCertificate | None = None,
 ) -> GreetingReply:
     """Answer a greeting.
 
@@ -89,6 +96,7 @@ def judge(
         own: who this node is.
         peers: the members, this node included or not.
         waiting: whether this node belongs to no cluster yet.
+        certificate: what the dialler has shown; None in plain TCP.
     """
     if greeting.version != PROTOCOL_VERSION:
         return own.reply(
@@ -108,7 +116,22 @@ def judge(
         fingerprint = store_fingerprint(own.incarnation)
         reason = f"meant for another store of node {own.node_id}; it has store {fingerprint}"
         return own.reply(reason, GreetingAnswer.PROTOCOL)
-    return own.reply() if waiting else _judge_member(greeting, own, peers.get(greeting.from_id))
+    known = peers.get(greeting.from_id)
+    if waiting and known is None:  # the dialler knows our store, which it got over an earlier connection
+        return own.reply()
+    if certificate is not None and known is not None and not is_of_member(certificate, known):
+        hosts = ", ".join(host for host, _ in known.addresses)
+        return own.reply(
+            f"the certificate of node {greeting.from_id} is for {shown_names(certificate)}, "
+            f"expected {hosts}: the hosts of the member",
+            GreetingAnswer.PROTOCOL,
+        )
+    return own.reply() if waiting else _judge_member(greeting, own, known)
+
+
+def is_of_member(certificate: PeerCertificate, known: KnownPeer) -> bool:
+    """Tell whether a verified certificate names a host of a member, as the member book has it."""
+    return any(names_host(certificate, host) for host, _ in known.addresses)
 
 
 def _judge_member(greeting: Greeting, own: Identity, known: KnownPeer | None) -> GreetingReply:

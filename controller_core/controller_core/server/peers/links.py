@@ -24,6 +24,7 @@ from controller_core import limits
 from controller_core.channel.sockets import address_text
 from controller_core.raft.errors import RefusedMessageError
 from controller_core.raft.types import Message
+from controller_core.server.common.certificate_names import PeerCertificate
 from controller_core.server.node.types import Receiver
 from controller_core.server.peers.codec import (
     FRAME_BYTES_MAX,
@@ -181,7 +182,7 @@ class IncomingLink(asyncio.Protocol):
     def __init__(
         self,
         own_id: int,
-        judge: Callable[[Greeting], GreetingReply],
+        judge: Callable[["IncomingLink", Greeting], GreetingReply],
         receiver: Receiver,
         made: Callable[["IncomingLink"], None],
         refused: Callable[[object, str, str], None],
@@ -190,7 +191,7 @@ class IncomingLink(asyncio.Protocol):
 
         Args:
             own_id: Raft id of this node.
-            judge: answers a greeting.
+            judge: answers a greeting that came over this link.
             receiver: takes the messages.
             made: called when the connection is made.
             refused: called with the peer's address, a reason of one word and a text, when invalid bytes end
@@ -200,6 +201,8 @@ class IncomingLink(asyncio.Protocol):
         """Done when the connection is gone."""
         self.greeting: Greeting | None = None
         """The Raft id of the other end, once accepted."""
+        self.certificate: PeerCertificate | None = None
+        """What the other end has shown in TLS; None in plain TCP."""
         self._own_id = own_id
         self._judge = judge
         self._receiver = receiver
@@ -215,6 +218,7 @@ class IncomingLink(asyncio.Protocol):
         """Wait for the greeting, but not for ever."""
         self._transport = _as_stream(transport)
         self._peername = transport.get_extra_info("peername")
+        self.certificate = transport.get_extra_info("peercert") or None
         tune(self._transport)
         self._timer = asyncio.get_running_loop().call_later(GREETING_S_MAX, self._expire)
         self._made(self)
@@ -268,7 +272,7 @@ class IncomingLink(asyncio.Protocol):
 
     def _take_greeting(self, frame: bytes) -> bool:
         greeting = decode_greeting(frame)
-        reply = self._judge(greeting)
+        reply = self._judge(self, greeting)
         if self._transport is None:
             return False
         self._transport.write(encode_reply(reply))

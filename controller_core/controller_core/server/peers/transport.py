@@ -35,6 +35,7 @@ from controller_core import limits
 from controller_core.channel.listener import Listener
 from controller_core.channel.places import Places, PortPlace
 from controller_core.raft.types import Message, MessageType
+from controller_core.server.common.certificate_names import PeerCertificate
 from controller_core.server.node.types import Receiver
 from controller_core.server.peers.codec import (
     PART_BYTES,
@@ -43,10 +44,11 @@ from controller_core.server.peers.codec import (
     GreetingReply,
     encode_message,
 )
-from controller_core.server.peers.greeting_rules import Address, Identity, KnownPeer, judge
+from controller_core.server.peers.greeting_rules import Address, Identity, KnownPeer, is_of_member, judge
 from controller_core.server.peers.links import IncomingLink, OutgoingLink, PeerRefusedError
 from controller_core.server.peers.name_resolver import Resolver
 from controller_core.server.peers.refusals import PeerRefusals
+from controller_core.server.settings.certificates import PeerTls
 
 DIAL_PAUSE_MIN_S: Final = 0.02
 DIAL_PAUSE_S_MAX: Final = 0.3
@@ -78,8 +80,7 @@ class PeerTransport:
         incarnation: str = "",
         address: str = "",
         bind_host: str | None = None,
-        server_ssl: ssl.SSLContext | None = None,
-        client_ssl: ssl.SSLContext | None = None,
+        tls: PeerTls | None = None,
     ) -> None:
         """Prepare to listen on this node's own port and to dial the others.
 
@@ -90,8 +91,7 @@ class PeerTransport:
             incarnation: of this node's store.
             address: remoting address of this node, to be told to the others.
             bind_host: interface to listen on; None for all.
-            server_ssl: TLS for incoming connections; None for plain TCP.
-            client_ssl: TLS for outgoing connections; None for plain TCP.
+            tls: TLS of both directions; None for plain TCP.
         """
         self.on_greeted: Callable[[Greeting], None] = lambda _greeting: None
         """Called with the greeting of each peer that was accepted."""
@@ -109,8 +109,7 @@ class PeerTransport:
         self._port = peers[node_id][1]
         self._peers = {peer_id: KnownPeer((where,)) for peer_id, where in peers.items()}
         self._bind_host = bind_host
-        self._server_ssl = server_ssl
-        self._client_ssl = client_ssl
+        self._tls = tls
         self._receiver: Receiver | None = None
         self._listener: Listener | None = None
         self._places = Places(limits.PEER_CONNECTIONS_MAX, limits.PEER_SOURCE_CONNECTIONS_MAX)
@@ -130,9 +129,9 @@ class PeerTransport:
             OSError: the port cannot be had.
         """
         self._receiver = receiver
-        listener = Listener(
-            self._accept, self._server_ssl, plain_allowed=self._server_ssl is None, places=self._places
-        )
+        server_ssl = None if self._tls is None else self._tls.server
+        plain_allowed = self._tls is None or self._tls.plain_allowed
+        listener = Listener(self._accept, server_ssl, plain_allowed=plain_allowed, places=self._places)
         await listener.listen(self._bind_host or "", self._port, BACKLOG_MAX)
         self._listener = listener
         for peer_id in self._peers:
@@ -166,7 +165,7 @@ class PeerTransport:
         for node_id, known in peers.items():
             self.set_peer(node_id, *known.addresses, incarnation=known.incarnation)
         for link in list(self._incoming):
-            if link.greeting is not None and self._judge(link.greeting).reason:
+            if link.greeting is not None and self._judge(link.greeting, link.certificate).reason:
                 link.close()
 
     def set_peer(self, node_id: int, *addresses: Address, incarnation: str = "") -> None:
@@ -267,16 +266,17 @@ class PeerTransport:
             link.close()
         place.close = link.close
 
-    def _judge(self, greeting: Greeting) -> GreetingReply:
-        return judge(greeting, self._own, self._peers, waiting=self.waiting)
+    def _judge(self, greeting: Greeting, certificate: PeerCertificate | None) -> GreetingReply:
+        return judge(greeting, self._own, self._peers, waiting=self.waiting, certificate=certificate)
 
-    def _take_greeting(self, place: PortPlace, greeting: Greeting) -> GreetingReply:
-        reply = self._judge(greeting)
+    def _take_greeting(self, place: PortPlace, link: IncomingLink, greeting: Greeting) -> GreetingReply:
+        certificate = link.certificate
+        reply = self._judge(greeting, certificate)
         if greeting.asks:
             fresh = not reply.reason and not self.has_log()
             answer = self._own.reply(why=GreetingAnswer.FOUNDING) if fresh else reply
-            # A peer that dials in TLS has shown a certificate of the members' authority.
-            is_proven = self._server_ssl is not None
+            known = self._peers.get(greeting.from_id)
+            is_proven = certificate is not None and known is not None and is_of_member(certificate, known)
             return replace(answer, incarnation=self._own.incarnation) if is_proven else answer
         if not reply.reason:
             self._places.keep(place, kept=True)
@@ -346,27 +346,38 @@ class PeerTransport:
 
     async def _try(self, node_id: int, where: Address) -> OutgoingLink | None:
         """Return an accepted connection, None if the peer cannot be reached now."""
+        ways = [None if self._tls is None else self._tls.client]
+        if self._tls is not None and self._tls.plain_allowed:
+            ways.append(None)
+        try:
+            for client_ssl in ways:
+                if (link := await self._try_once(node_id, where, client_ssl)) is not None:
+                    self._refusals.pop(node_id, None)
+                    return link
+        except PeerRefusedError as error:
+            self._note_refusal(node_id, error.reply)
+        return None
+
+    async def _try_once(
+        self, node_id: int, where: Address, client_ssl: ssl.SSLContext | None
+    ) -> OutgoingLink | None:
         link = OutgoingLink(self._own.greeting(node_id, self._peers[node_id].incarnation))
         try:
             async with asyncio.timeout(DIAL_S_MAX):
                 address = await self._resolver.resolve(*where)
-                name = where[0] if self._client_ssl else None
+                name = where[0] if client_ssl else None
                 loop = asyncio.get_running_loop()
-                await loop.create_connection(
-                    lambda: link, *address, ssl=self._client_ssl, server_hostname=name
-                )
+                await loop.create_connection(lambda: link, *address, ssl=client_ssl, server_hostname=name)
                 await link.ready
-        except PeerRefusedError as error:
-            self._note_refusal(node_id, error.reply)
+        except PeerRefusedError:
             self._discard(link)
-            return None
+            raise
         except (OSError, TimeoutError):
             self._discard(link)
             return None
         except asyncio.CancelledError:
             self._discard(link)
             raise
-        self._refusals.pop(node_id, None)
         return link
 
     def _discard(self, link: OutgoingLink) -> None:

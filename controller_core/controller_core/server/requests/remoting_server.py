@@ -114,7 +114,7 @@ class RemotingServer:
         self, channel_id: int, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand | PreparedAnswer | None:
         try:
-            refusal = self._rules.refusal(channel_id, request, has_certificate=connection.has_certificate)
+            refusal = self._rules.refusal(channel_id, request, connection.certificate)
             answer = refusal or self._handlers.handle(channel_id, request)
         except RemotingProtocolError as error:
             answer = older_protocol.refusal(request, error)

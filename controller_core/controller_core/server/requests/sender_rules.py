@@ -2,7 +2,7 @@
 
 | request | taken from |
 |---|---|
-| 1009, 1011, 1002 with `designateElect` | loopback, a certificate, `rmqhaToken`; `plainAdminRequests` |
+| 1009, 1011, 1002 with `designateElect` | loopback, an admin's certificate, token; `plainAdminRequests` |
 | 1001 | the master that it names |
 | 30904 | loopback, a certificate, `rmqhaToken` with the token of the agents (`remoting.nodes.token`) |
 | every other one | everybody |
@@ -46,6 +46,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import HeaderError, shown
 from controller_core.remoting.nodes.token import node_token
+from controller_core.server.common.certificate_names import PeerCertificate, is_administrator
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.requests.answers import not_leader
 from controller_core.server.requests.forwarding import TOKEN_FIELD, is_forwarded
@@ -54,8 +55,8 @@ from controller_core.server.settings.config import Settings
 from controller_core.server.settings.live_config import LiveConfig
 
 ADMIN_REMARK: Final = (
-    "this request is taken from loopback, with a client certificate or with the cluster's token in the field "
-    f"{TOKEN_FIELD}; plainAdminRequests=true takes it from everywhere"
+    "this request is taken from loopback, with an administrator's certificate or with the cluster's token in "
+    f"the field {TOKEN_FIELD}; plainAdminRequests=true takes it from everywhere"
 )
 AGENT_REMARK: Final = (
     "heartbeats of a node agent are taken from loopback, with a client certificate or with the agents' token "
@@ -80,16 +81,23 @@ class SenderRules:
         self._config: Final = config
 
     def refusal(
-        self, channel_id: int, request: RemotingCommand, *, has_certificate: bool
+        self, channel_id: int, request: RemotingCommand, certificate: PeerCertificate | None
     ) -> RemotingCommand | None:
-        """Return the answer to a request that its sender must not make; None if it may."""
+        """Return the answer to a request that its sender must not make; None if it may.
+
+        Args:
+            channel_id: of the connection.
+            request: the request.
+            certificate: what the sender has shown, if anything.
+        """
         if request.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
             return self._alter_refusal(channel_id, request)
+        is_admin = is_administrator(certificate, self._config.settings.admin_names)
         if request.code == RequestCode.NODE_HEARTBEAT:
-            if has_certificate or self._is_agent(channel_id, request):
+            if is_admin or self._is_agent(channel_id, request):
                 return None
             return self._refused(channel_id, request, AGENT_REMARK)
-        if not _is_admin(request) or has_certificate or self._may_administer(channel_id, request):
+        if not _is_admin(request) or is_admin or self._may_administer(channel_id, request):
             return None
         return self._refused(channel_id, request, ADMIN_REMARK)
 

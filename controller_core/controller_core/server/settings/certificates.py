@@ -2,8 +2,10 @@
 
     port      speaks TLS when                  the other end shows a certificate
     remoting  tls.server.certPath is given     as tls.server.need.client.auth says
-    peers     peerTlsCertPath is given         always, and it must verify, on both ends
+    peers     peerTlsCertPath is given         always, on both ends, and it must name a host of the member
     HTTP      httpTlsCertPath is given         if it has one, and httpTlsTrustCertPath is given
+
+On the peers' port plain TCP is served too with peerTlsMode=permissive, on the HTTP port as httpPlain says.
 
 Brokers are dialled in TLS when tls.enable says so. Their names are not checked: one may answer at another's
 address.
@@ -112,6 +114,21 @@ def _stamp(path: str) -> tuple[int, ...]:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
+@dataclass(frozen=True, slots=True)
+class PeerTls:
+    """TLS between controllers, with certificates on both ends.
+
+    Attributes:
+        server: for incoming connections.
+        client: for outgoing connections.
+        plain_allowed: whether plain TCP is accepted too, and tried where TLS is not answered.
+    """
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+    plain_allowed: bool = False
+
+
 class Tls:
     """All contexts of one node; None if not configured."""
 
@@ -137,12 +154,19 @@ class Tls:
             files = (settings.http_tls_cert_path, settings.http_tls_key_path, settings.http_tls_trust_path)
             self.http_server = Certificates("httpTlsCertPath", *files, True, verify)
         self._enforcing = settings.tls_server_mode == "enforcing"
+        self._plain_peers = settings.peer_tls_mode == "permissive"
 
     def remoting(self) -> ServerTls | None:
         """Return how the remoting port speaks TLS; None for plain TCP only."""
         if self.remoting_server is None:
             return None
         return ServerTls(self.remoting_server.context, plain_allowed=not self._enforcing)
+
+    def peers(self) -> PeerTls | None:
+        """Return how controllers speak TLS with each other; None for plain TCP."""
+        if self.peer_server is None or self.peer_client is None:
+            return None
+        return PeerTls(self.peer_server.context, self.peer_client.context, plain_allowed=self._plain_peers)
 
     async def watch(self) -> None:
         """Take changed files into use, until cancelled."""

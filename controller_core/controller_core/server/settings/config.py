@@ -36,6 +36,7 @@ from controller_core.server.settings.keys import (
     text_key,
 )
 from controller_core.server.settings.peer_list import Peer, PeerListError, parse_peers
+from controller_core.server.settings.tls_keys import TlsKeys
 
 __all__ = [
     "InvalidSettingError",
@@ -52,7 +53,7 @@ HTTP_PORT_OFFSET = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(TlsKeys):
     """All settings of one node, checked; `key_infos()` gives the same as a table for people."""
 
     group: str = text_key(
@@ -223,64 +224,12 @@ class Settings:
         "must answer: a node that lost its disk, or that cannot reach its cluster now, must not found "
         "another one.",
     )
-    tls_server_mode: str = text_key(
-        "tls.server.mode",
-        "permissive",
-        "On the remoting port, once tls.server.certPath is given: permissive serves TLS and plain TCP, as "
-        "the first byte says; enforcing serves TLS only, and sends requests on to the leader in TLS; "
-        "disabled ignores certificates.",
-    )
-    tls_server_cert_path: str = text_key(
-        "tls.server.certPath", "", "Certificate chain of the remoting port, PEM. Reloaded when it changes."
-    )
-    tls_server_key_path: str = text_key("tls.server.keyPath", "", "Its private key, PEM, without password.")
-    tls_server_trust_path: str = text_key(
-        "tls.server.trustCertPath",
+    credentials_path: str = text_key(
+        "credentialsPath",
         "",
-        "Authorities, PEM, that must have issued the certificates of brokers, tools and, for forwarded "
-        "requests, of the other controllers; the names of the latter must be the hosts of "
-        "controllerDLegerPeers.",
-    )
-    tls_server_client_auth: str = text_key(
-        "tls.server.need.client.auth",
-        "none",
-        "Whether clients of the remoting port must show a certificate in TLS: none, optional (verified if "
-        "shown) or require.",
-    )
-    tls_enable: bool = bool_key(
-        "tls.enable",
-        default=False,
-        meaning="Whether connections to brokers use TLS; needed if brokers have tls.server.mode=enforcing.",
-    )
-    tls_client_trust_path: str = text_key(
-        "tls.client.trustCertPath",
-        "",
-        "Authorities, PEM, that must have issued a broker's certificate if tls.enable is set; its name is "
-        "not checked. Empty: no verification, as in Java without tls.client.authServer.",
-    )
-    tls_client_cert_path: str = text_key(
-        "tls.client.certPath", "", "Certificate chain, PEM, for brokers that require one."
-    )
-    tls_client_key_path: str = text_key("tls.client.keyPath", "", "Its private key, PEM, without password.")
-    peer_tls_cert_path: str = text_key(
-        "peerTlsCertPath",
-        "",
-        "Certificate chain between controllers, PEM; with the next two, Raft's traffic is TLS with "
-        "certificates on both ends. It is server and client certificate, and names this node's host of "
-        "controllerDLegerPeers.",
-    )
-    peer_tls_key_path: str = text_key("peerTlsKeyPath", "", "Its private key, PEM, without password.")
-    peer_tls_trust_path: str = text_key(
-        "peerTlsTrustCertPath", "", "Authorities, PEM, that the other controllers' certificates must be of."
-    )
-    http_tls_cert_path: str = text_key(
-        "httpTlsCertPath", "", "Certificate chain of the HTTP port, PEM; with it HTTP is HTTPS."
-    )
-    http_tls_key_path: str = text_key("httpTlsKeyPath", "", "Its private key, PEM, without password.")
-    http_tls_trust_path: str = text_key(
-        "httpTlsTrustCertPath",
-        "",
-        "Authorities, PEM: who shows a certificate of theirs may change state over HTTP, without a token.",
+        "Directory with the files username and password of a super user of the brokers, as a Secret of type "
+        "kubernetes.io/basic-auth is mounted. Requests to brokers are signed with them; read again when they "
+        "change. Empty, or without the files: not signed.",
     )
     namespace: str = text_key(
         "namespace",
@@ -298,13 +247,11 @@ class Settings:
                 str(self.raft_election_timeout_ms),
                 f"must be at least 3 * raftHeartbeatIntervalMs = {3 * self.raft_heartbeat_interval_ms}",
             )
-        for key, value, allowed in (
-            ("tls.server.mode", self.tls_server_mode, ("disabled", "permissive", "enforcing")),
-            ("tls.server.need.client.auth", self.tls_server_client_auth, ("none", "optional", "require")),
-            ("plainAdminRequests", self.plain_admin_requests, ("auto", "true", "false")),
-        ):
-            if value not in allowed:
-                raise InvalidSettingError(key, value, f"must be one of {', '.join(allowed)}")
+        if self.plain_admin_requests not in {"auto", "true", "false"}:
+            raise InvalidSettingError(
+                "plainAdminRequests", self.plain_admin_requests, "must be one of auto, true, false"
+            )
+        self.check_tls()
         if self.log_level.lower() not in {"debug", "info", "warning", "error"}:
             raise InvalidSettingError("logLevel", self.log_level, "must be debug, info, warning or error")
         try:
@@ -328,10 +275,7 @@ class Settings:
 
     @property
     def listen_host(self) -> str:
-        """Where the ports listen: `bindAddress`.
-
-        All of IPv6 where that is the default and the own address is IPv6.
-        """
+        """Where the ports listen: `bindAddress`; by default all of IPv6 if the own address is IPv6."""
         bind = self.bind_address.removeprefix("[").removesuffix("]")
         is_default = bind == "0.0.0.0"  # noqa: S104 - Java's default
         return "::" if is_default and self.self_peer.host.startswith("[") else bind
@@ -361,8 +305,10 @@ class Settings:
 
 
 def key_infos() -> dict[str, KeyInfo]:
-    """Return the settings by their key, in the order of `Settings`."""
-    infos = (cast("KeyInfo", field.metadata["info"]) for field in dataclasses.fields(Settings))
+    """Return the settings by their key, in the order of `Settings`; those of TLS last."""
+    tls = {field.name for field in dataclasses.fields(TlsKeys)}
+    ordered = sorted(dataclasses.fields(Settings), key=lambda field: field.name in tls)
+    infos = (cast("KeyInfo", field.metadata["info"]) for field in ordered)
     return {info.key: info for info in infos}
 
 

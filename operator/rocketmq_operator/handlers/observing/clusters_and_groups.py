@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
+from controller_core.access.signing import Credentials
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
 from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
@@ -39,16 +40,18 @@ from rocketmq_operator.clients.api import (
     PeerUnavailableError,
     RequestRefusedError,
 )
+from rocketmq_operator.clients.controllers_trust import ControllersTrust
+from rocketmq_operator.handlers.observing.certificates import observe_tls
 from rocketmq_operator.handlers.observing.claims import BrokerNameClaims
 from rocketmq_operator.plan.cluster.children import CONTROLLER, NAME_SERVER
-from rocketmq_operator.plan.cluster.observed import ObservedCluster
+from rocketmq_operator.plan.cluster.observed import ClusterSecrets, ObservedCluster
 from rocketmq_operator.plan.cluster.observed_controllers import (
     ObservedControllers,
     leader_ordinal,
     parse_controllers,
 )
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common.objects import BROKER, Owner, by_key, cluster_ip
+from rocketmq_operator.plan.common.objects import BROKER, ObjectKey, Owner, by_key, cluster_ip
 from rocketmq_operator.plan.common.observation import ObservationError
 from rocketmq_operator.plan.common.report_servers import parse_report_servers
 from rocketmq_operator.plan.group.observed import (
@@ -60,6 +63,8 @@ from rocketmq_operator.plan.group.observed import (
 )
 from rocketmq_operator.plan.pods.observed import parse_pod
 from rocketmq_operator.plan.report.allowed import NOTHING_ALLOWED, AllowedInReports
+from rocketmq_operator.plan.tls.controllers import TlsMode, tls_mode
+from rocketmq_operator.plan.tls.observed import NO_TLS, ObservedTls
 
 _LOG: Final = logging.getLogger(__name__)
 _VALUE_CHARS_MAX: Final = 64
@@ -98,6 +103,8 @@ class Environment:
         companions: the client for companions.
         brokers: the client for brokers and name servers.
         claims: who claims which topic or consumer group, as it was found lately.
+        trust: which authorities the clusters' controllers are verified with, as it was found lately.
+        note_certificates: called with the certificates of each observed cluster; empty for one that is gone.
         allowed_in_reports: images, claims and accounts that SLOReports may name.
     """
 
@@ -109,6 +116,8 @@ class Environment:
     companions: CompanionApi
     brokers: BrokerApi
     claims: BrokerNameClaims = field(default_factory=BrokerNameClaims)
+    trust: ControllersTrust = field(default_factory=ControllersTrust)
+    note_certificates: Callable[[str, str, ObservedTls], None] = lambda *_: None
     allowed_in_reports: AllowedInReports = NOTHING_ALLOWED
 
 
@@ -131,11 +140,15 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
     """
     resource = await get_unless_deleted(environment, CLUSTER_KIND.kind, namespace, name)
     if resource is None:
+        environment.note_certificates(namespace, name, NO_TLS)
         return None
     spec = cluster_spec(resource)
     # Why by name: permission to list Secrets is permission to read all of them.
-    secret, (pods, name_server_pods, claims, *lists) = await asyncio.gather(
-        _token_secret(environment, namespace, name),
+    (secret, credentials), (pods, name_server_pods, claims, *lists) = await asyncio.gather(
+        asyncio.gather(
+            _token_secret(environment, namespace, name),
+            _credentials_secret(environment, namespace, name, spec),
+        ),
         asyncio.gather(
             environment.kube.find("Pod", namespace, {CLUSTER_LABEL: name, COMPONENT_LABEL: CONTROLLER}),
             environment.kube.find("Pod", namespace, {CLUSTER_LABEL: name, COMPONENT_LABEL: NAME_SERVER}),
@@ -143,9 +156,20 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
             *(environment.kube.find(kind, namespace, {CLUSTER_LABEL: name}) for kind in CLUSTER_KINDS),
         ),
     )
-    found = [item for items in lists for item in items] + ([] if secret is None else [secret])
+    found = [item for items in lists for item in items]
+    found += [one for one in (secret, credentials) if one is not None]
     children = by_key(item for item in found if GROUP_LABEL not in _labels(item))
     token = token_of(secret) or environment.new_token()
+    known = credentials_of(credentials)
+    password = "" if not spec.has_users else environment.new_token() if known is None else known.password
+    environment.trust.note(namespace, name, children.get(ObjectKey("ConfigMap", names.trust(name))))
+    parsed_pods = {pod.name: pod for pod in map(parse_pod, pods)}
+    live = children.get(ObjectKey("StatefulSet", names.controllers(name)))
+    tls = NO_TLS
+    if tls_mode(spec.tls, live, parsed_pods.values()) is not TlsMode.DISABLED:
+        tls = await _tls(environment, namespace, name, spec)
+        children |= by_key(tls.secrets.values())
+    environment.note_certificates(namespace, name, tls)
     return ObservedCluster(
         now=environment.now(),
         owner=owner_of(resource, CLUSTER_KIND.kind),
@@ -156,9 +180,10 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
         group_services=by_key(
             item for item in found if item["kind"] == "Service" and GROUP_LABEL in _labels(item)
         ),
-        token=token,
+        secrets=ClusterSecrets(token, password),
         controllers=await _observe_controllers(environment.controllers_of(namespace, name, token)),
-        pods={pod.name: pod for pod in map(parse_pod, pods)},
+        pods=parsed_pods,
+        tls=tls,
         name_server_pods={pod.name: pod for pod in map(parse_pod, name_server_pods)},
         claims={claim["metadata"]["name"]: claim for claim in claims if GROUP_LABEL not in _labels(claim)},
         brokers_ready=sum(
@@ -183,9 +208,10 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
     status = BrokerGroupStatus.model_validate(resource.get("status") or {})
     labels = {CLUSTER_LABEL: spec.cluster, GROUP_LABEL: name}
     kinds = (*GROUP_KINDS, "Pod", FAILOVER_KIND.kind)
-    (cluster, secret), (*services, report_servers), (*children, pods, records) = await asyncio.gather(
+    (cluster, trust, secret), (*services, report_servers), (*children, pods, records) = await asyncio.gather(
         asyncio.gather(
             environment.kube.get(CLUSTER_KIND.kind, namespace, spec.cluster),
+            environment.kube.get("ConfigMap", namespace, names.trust(spec.cluster)),
             _token_secret(environment, namespace, spec.cluster),
         ),
         # Why by component: by the cluster's label alone come the Services of all its groups too. Why by
@@ -202,6 +228,7 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
         asyncio.gather(*(environment.kube.find(kind, namespace, labels) for kind in kinds)),
     )
     cluster_ = None if cluster is None else cluster_spec(cluster)
+    environment.trust.note(namespace, spec.cluster, trust)
     controllers_answered, group, failovers = await _ask_controllers(
         environment, namespace, name, spec.cluster, (cluster_, token_of(secret))
     )
@@ -235,13 +262,36 @@ async def _token_secret(environment: Environment, namespace: str, cluster: str) 
     """Return the Secret with a cluster's token, None without one.
 
     Raises:
-        InvalidSpecError: the operator has no right to read it.
+        InvalidSpecError: the operator may not read it.
     """
-    name = names.token_secret(cluster)
+    return await _secret(environment, namespace, cluster, names.token_secret(cluster))
+
+
+async def _secret(environment: Environment, namespace: str, cluster: str, name: str) -> Json | None:
+    """Return a Secret of a cluster; raise `InvalidSpecError` if the operator may not read it."""
     try:
         return await environment.kube.get("Secret", namespace, name)
     except RequestRefusedError as error:
         problem = f"the operator may not read Secret {name}: list {cluster} in the chart's operator.clusters"
+        raise InvalidSpecError("SecretNotAllowed", problem) from error
+
+
+async def _tls(
+    environment: Environment, namespace: str, cluster: str, spec: RocketMQClusterSpec
+) -> ObservedTls:
+    """Return the certificates of a cluster.
+
+    Raises:
+        InvalidSpecError: the operator has no right to read one of their Secrets.
+    """
+    try:
+        return await observe_tls(environment.kube, namespace, cluster, spec.tls)
+    except RequestRefusedError as error:
+        given = spec.tls.authority.secret_name
+        listed = f"list {cluster} in the chart's operator.clusters"
+        if given is not None:
+            listed += f" and {given} in operator.authoritySecrets"
+        problem = f"the operator may not read the Secrets with certificates: {listed}"
         raise InvalidSpecError("SecretNotAllowed", problem) from error
 
 
@@ -282,6 +332,35 @@ def token_of(secret: Mapping[str, Any] | None) -> str:
     """Return the token of a Secret, empty if none exists."""
     encoded = "" if secret is None else secret.get("data", {}).get(names.TOKEN_KEY, "")
     return base64.b64decode(encoded).decode()
+
+
+def credentials_of(secret: Mapping[str, Any] | None) -> Credentials | None:
+    """Return the user of a Secret of type kubernetes.io/basic-auth, None without one."""
+    data: Mapping[str, str] = {} if secret is None else secret.get("data") or {}
+    username, password = (
+        base64.b64decode(data.get(key, "")).decode() for key in (names.USERNAME_KEY, names.PASSWORD_KEY)
+    )
+    return Credentials(username, password) if username and password else None
+
+
+async def broker_credentials(
+    environment: Environment, namespace: str, cluster: str, spec: RocketMQClusterSpec
+) -> Credentials | None:
+    """Return the user that signs our requests to a cluster's brokers, None for brokers without users.
+
+    Raises:
+        InvalidSpecError: the operator may not read its Secret.
+        PeerUnavailableError: the API server does not answer.
+    """
+    return credentials_of(await _credentials_secret(environment, namespace, cluster, spec))
+
+
+async def _credentials_secret(
+    environment: Environment, namespace: str, cluster: str, spec: RocketMQClusterSpec
+) -> Json | None:
+    if not spec.has_users:
+        return None
+    return await _secret(environment, namespace, cluster, names.credentials_secret(cluster))
 
 
 async def _observe_controllers(controllers: ControllerApi) -> ObservedControllers | None:

@@ -25,12 +25,14 @@ from typing import Final
 from controller_core.remoting.nodes.token import node_token
 from rocketmq_operator.api.cluster import NODE_TIMEOUT_MS_DEFAULT, RocketMQClusterSpec
 from rocketmq_operator.api.common import Placement
+from rocketmq_operator.plan.cluster.observed import ClusterSecrets
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.java import JAVA_RUN, java_options
 from rocketmq_operator.plan.common.objects import Json, Owner, belonging_labels, child, selector_labels
 from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.properties import properties
 from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
+from rocketmq_operator.plan.tls.controllers import START, TlsMode, with_tls
 
 CONTROLLER: Final = "controller"
 """Component of the controllers' objects."""
@@ -54,8 +56,8 @@ id=n${{POD_NAME##*-}}
 until case ";$(cat {names.CONFIG_PATH}/peers)" in *";$id-"*) ;; *) false ;; esac; do sleep 1; done
 printf '\\ncontrollerDLegerSelfId=%s\\ncontrollerDLegerPeers=%s\\nhttpToken=%s\\n' \\
   "$id" "$(cat {names.CONFIG_PATH}/peers)" "$(cat {names.TOKEN_PATH}/{names.TOKEN_KEY})" >>"$own"
-exec controller-core serve -c "$own"
 """
+_CONTROLLER_EXEC: Final = 'exec controller-core serve -c "$own"\n'
 _NAME_SERVER_START: Final = f"""#!/bin/sh
 set -eu
 program=mqnamesrv
@@ -64,16 +66,41 @@ set -- -c {names.CONFIG_PATH}/namesrv.conf
 """
 
 
-def cluster_children(owner: Owner, spec: RocketMQClusterSpec, token: str, peers: int) -> tuple[Json, ...]:
+def cluster_children(
+    owner: Owner,
+    spec: RocketMQClusterSpec,
+    secrets: ClusterSecrets,
+    peers: int,
+    mode: TlsMode = TlsMode.DISABLED,
+) -> tuple[Json, ...]:
     """Return all children but the controllers' StatefulSet, in the order in which they are made.
 
     Args:
         owner: the RocketMQCluster.
         spec: its spec.
-        token: the token that changes of the controllers' state need; the one that exists, if there is one.
+        secrets: what its Secrets hold.
         peers: how many controllers know each other without a log.
+        mode: how the controllers speak.
     """
-    return (*_of_controllers(owner, spec, token, peers), *_name_servers(owner, spec))
+    credentials = (_credentials(owner, secrets.password),) if spec.has_users else ()
+    return (
+        *credentials,
+        *_of_controllers(owner, spec, secrets.token, peers, mode),
+        *_name_servers(owner, spec),
+    )
+
+
+def _credentials(owner: Owner, password: str) -> Json:
+    """Return the Secret of the super user; brokers make the user from it when they start."""
+    data = {names.USERNAME_KEY: _encoded(names.INNER_USER), names.PASSWORD_KEY: _encoded(password)}
+    return child(
+        owner,
+        "Secret",
+        names.credentials_secret(owner.name),
+        labels=belonging_labels(owner.name),
+        type="kubernetes.io/basic-auth",
+        data=data,
+    )
 
 
 def _encoded(text: str) -> str:
@@ -103,18 +130,22 @@ def controller_conf(owner: Owner, spec: RocketMQClusterSpec) -> str:
         "directAddresses": "true",
         "namespace": owner.namespace,
     }
+    if spec.has_users:
+        values["credentialsPath"] = names.CREDENTIALS_PATH
     node_timeout_ms = spec.failover.node_timeout_ms
     if node_timeout_ms != NODE_TIMEOUT_MS_DEFAULT:  # a line more in every file would restart every controller
         values["nodeTimeoutMs"] = str(node_timeout_ms)
     return properties(values)
 
 
-def _of_controllers(owner: Owner, spec: RocketMQClusterSpec, token: str, peers: int) -> tuple[Json, ...]:
+def _of_controllers(
+    owner: Owner, spec: RocketMQClusterSpec, token: str, peers: int, mode: TlsMode
+) -> tuple[Json, ...]:
     labels = selector_labels(CONTROLLER, owner.name) | belonging_labels(owner.name)
     files = {
         "controller.conf": controller_conf(owner, spec),
         "peers": peer_list(owner, peers),
-        "start.sh": _CONTROLLER_START,
+        "start.sh": controller_start(mode),
     }
     tokens = {names.TOKEN_KEY: token, names.AGENT_TOKEN_KEY: node_token(token)}
     data = {key: _encoded(text) for key, text in tokens.items()}
@@ -145,7 +176,19 @@ def _beside_pods(
     )
 
 
-def controller_set(owner: Owner, spec: RocketMQClusterSpec, replicas: int, hosts: Mapping[str, str]) -> Json:
+def controller_start(mode: TlsMode) -> str:
+    """Return the controllers' start script."""
+    add = "" if mode is TlsMode.DISABLED else START
+    return f"{_CONTROLLER_START}{add}{_CONTROLLER_EXEC}"
+
+
+def controller_set(
+    owner: Owner,
+    spec: RocketMQClusterSpec,
+    replicas: int,
+    hosts: Mapping[str, str],
+    mode: TlsMode = TlsMode.DISABLED,
+) -> Json:
     """Return the controllers' StatefulSet with so many replicas: current and future members.
 
     Args:
@@ -153,13 +196,17 @@ def controller_set(owner: Owner, spec: RocketMQClusterSpec, replicas: int, hosts
         spec: its spec.
         replicas: how many.
         hosts: ClusterIP by the DNS name of each controller that there can be.
+        mode: how the controllers speak.
     """
     name = names.controllers(owner.name)
     selector = selector_labels(CONTROLLER, owner.name)
     labels = selector | belonging_labels(owner.name)
     pod = _controller_pod(spec, name, names.token_secret(owner.name), selector)
+    if spec.has_users:
+        pod = parts.with_credentials(pod, owner.name)
     pod["hostAliases"] = parts.host_aliases(hosts)
-    configuration = digest(controller_conf(owner, spec), _CONTROLLER_START)
+    pod = with_tls(pod, names.controller_certificates(owner.name), mode)
+    configuration = digest(controller_conf(owner, spec), controller_start(mode))
     template = shaped(pod_template(labels, configuration, pod), controller_shape(spec))
     return child(
         owner,

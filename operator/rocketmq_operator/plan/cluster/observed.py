@@ -10,6 +10,20 @@ from rocketmq_operator.plan.common.objects import Children, Live, ObjectKey, Own
 from rocketmq_operator.plan.common.ownership import NO_LOOKUP, NameLookup
 from rocketmq_operator.plan.pods.events import ObservedEvent
 from rocketmq_operator.plan.pods.observed import ObservedPod
+from rocketmq_operator.plan.tls.observed import NO_TLS, ObservedTls
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSecrets:
+    """The contents of a cluster's Secrets, existing or new.
+
+    Attributes:
+        token: for changes of the controllers' state.
+        password: of the super user that signs the requests of operator and members.
+    """
+
+    token: str = field(repr=False)
+    password: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,10 +34,12 @@ class ObservedCluster:
         pods: of its controllers, by name.
         name_server_pods: of its name servers, by name.
         claims: its controllers' PersistentVolumeClaims, by name.
+        secrets: what its Secrets hold.
         brokers_ready: ready brokers of all its groups.
         name_lookup: existing objects with the names of its future children.
         group_services: Services of all its groups, by kind and name.
         proxy_pods: of its proxies, by name; read only if some are not ready.
+        tls: certificates; empty if the controllers speak plain TCP.
         events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.event_queries`
             asks.
     """
@@ -34,7 +50,7 @@ class ObservedCluster:
     spec: RocketMQClusterSpec
     status: RocketMQClusterStatus
     children: Children
-    token: str
+    secrets: ClusterSecrets
     controllers: ObservedControllers | None
     pods: Mapping[str, ObservedPod]
     claims: Mapping[str, Live]
@@ -43,4 +59,5 @@ class ObservedCluster:
     name_lookup: NameLookup = NO_LOOKUP
     group_services: Children = field(default_factory=dict)
     proxy_pods: Mapping[str, ObservedPod] = field(default_factory=dict)
+    tls: ObservedTls = NO_TLS
     events: Mapping[ObjectKey, tuple[ObservedEvent, ...]] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import Wait
 from rocketmq_operator.plan.common.objects import ObjectKey, cluster_ip
 from rocketmq_operator.plan.common.shaping.shaped import refusal
+from rocketmq_operator.plan.tls.controllers import TlsMode, tls_mode
 
 
 def known_addresses(observed: ObservedCluster, hosts: Iterable[str]) -> dict[str, str]:
@@ -27,6 +28,12 @@ def _present(addresses: Mapping[str, str]) -> dict[str, str]:
     return {host: address for host, address in addresses.items() if address}
 
 
+def observed_mode(observed: ObservedCluster) -> TlsMode:
+    """Return the mode of TLS that the controllers should have now."""
+    live = observed.children.get(ObjectKey("StatefulSet", names.controllers(observed.owner.name)))
+    return tls_mode(observed.spec.tls, live, observed.pods.values())
+
+
 def pod_refusal(observed: ObservedCluster) -> Wait | None:
     """Return why the operator refuses to make the pods of the spec; None if it does not."""
     owner, spec = observed.owner, observed.spec
@@ -34,8 +41,8 @@ def pod_refusal(observed: ObservedCluster) -> Wait | None:
     def rendered() -> None:
         count = spec.controllers.replicas
         hosts = _present(known_addresses(observed, names.controller_hosts(owner.name, owner.namespace)))
-        controller_set(owner, spec, count, hosts)
-        cluster_children(owner, spec, observed.token, count)
+        controller_set(owner, spec, count, hosts, observed_mode(observed))
+        cluster_children(owner, spec, observed.secrets, count)
         if spec.proxy.mode is ProxyMode.CLUSTER:
             needed = _present(known_addresses(observed, proxies.hosts_needed(owner, spec)))
             proxies.proxy_deployment(owner, spec, needed)

@@ -14,7 +14,7 @@ from rocketmq_operator.plan.cluster.listeners import (
     listeners_finding,
 )
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
-from rocketmq_operator.plan.cluster.observed_pods import pod_refusal
+from rocketmq_operator.plan.cluster.observed_pods import observed_mode, pod_refusal
 from rocketmq_operator.plan.cluster.trouble import cluster_troubles
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import ResourcePlan
@@ -27,6 +27,7 @@ from rocketmq_operator.plan.pods.progress import (
     reason_column,
     with_causes,
 )
+from rocketmq_operator.plan.tls.status import certificates_finding
 
 KNOWN_BROKEN: Final = {
     "5.1.2": "brokers of 5.1.2 do not start with controllers",
@@ -51,8 +52,12 @@ def cluster_status(observed: ObservedCluster, plan: ResourcePlan) -> RocketMQClu
         _proxy_ready(observed, proxies, troubles),
         listeners_finding(listeners),
     ]
+    certificates = certificates_finding(
+        observed.tls, observed_mode(observed), names.controller_certificates(name), observed.now
+    )
     findings = [
         *works_for,
+        certificates,
         progressing(plan, troubles, works_for),
         _version_finding(observed.spec.version),
         accepted_finding(pod_refusal(observed)),

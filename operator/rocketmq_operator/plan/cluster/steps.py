@@ -28,7 +28,7 @@ from rocketmq_operator.plan.cluster.listeners import (
     route_front_deployment,
 )
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
-from rocketmq_operator.plan.cluster.observed_pods import known_addresses, pod_refusal
+from rocketmq_operator.plan.cluster.observed_pods import known_addresses, observed_mode, pod_refusal
 from rocketmq_operator.plan.cluster.proxies import PROXY, hosts_needed, proxy_children, proxy_deployment
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import (
@@ -45,6 +45,8 @@ from rocketmq_operator.plan.common.parts import with_live_claim_templates
 from rocketmq_operator.plan.common.waits import PAUSED, unknown_address
 from rocketmq_operator.plan.pods.lost_members import free_lost
 from rocketmq_operator.plan.pods.observed import of_older_revision
+from rocketmq_operator.plan.tls.controllers import TlsMode, trust_config_map, wanted_hosts
+from rocketmq_operator.plan.tls.steps import CertificateSecrets, certificates_plan
 
 _NOT_NEEDED: Final = {PROXY: "no proxy needs it", ROUTE_FRONT: "no listener needs it"}
 """Why objects of these components go that the spec does not ask for."""
@@ -64,6 +66,7 @@ def cluster_plan(observed: ObservedCluster) -> ResourcePlan:
     if (refused := pod_refusal(observed)) is not None:
         return first_until_wait(
             (
+                _renewals(observed),
                 replace_broken(observed),
                 _replace_broken_name_servers(observed),
                 _free_lost_controllers(observed),
@@ -72,16 +75,19 @@ def cluster_plan(observed: ObservedCluster) -> ResourcePlan:
         )
     members = next_change(observed)
     peers = listed_peer_count(observed, members.replicas)
+    mode = observed_mode(observed)
     wanted = (
-        *cluster_children(owner, spec, observed.token, peers),
+        *_trust(observed, mode),
+        *cluster_children(owner, spec, observed.secrets, peers, mode),
         *proxy_children(owner, spec),
         *route_front_children(observed),
         bootstrap(observed),
     )
     return first_until_wait(
         (
+            _certificates(observed, mode),
             child_steps(owner, wanted, observed.children),
-            _controller_set(observed, members.replicas),
+            _controller_set(observed, members.replicas, mode),
             _proxies(observed),
             _route_fronts(observed),
             _leftovers(observed, wanted),
@@ -94,7 +100,29 @@ def cluster_plan(observed: ObservedCluster) -> ResourcePlan:
     )
 
 
-def _controller_set(observed: ObservedCluster, replicas: int) -> ResourcePlan:
+def _certificates(observed: ObservedCluster, mode: TlsMode) -> ResourcePlan:
+    """Make and renew the controllers' certificates, before any pod that needs them."""
+    if mode is TlsMode.DISABLED:
+        return NO_STEPS
+    owner = observed.owner
+    secrets = CertificateSecrets(
+        names.authority_secret(owner.name), names.controller_certificates(owner.name)
+    )
+    return certificates_plan(observed.tls, observed.spec.tls, secrets, wanted_hosts(owner), observed.now)
+
+
+def _renewals(observed: ObservedCluster) -> ResourcePlan:
+    """Renew existing certificates, whatever the spec says of the pods that use them."""
+    return _certificates(observed, observed_mode(observed)) if observed.tls.controllers else NO_STEPS
+
+
+def _trust(observed: ObservedCluster, mode: TlsMode) -> tuple[Json, ...]:
+    if mode is TlsMode.DISABLED or not observed.tls.bundle:
+        return ()
+    return (trust_config_map(observed.owner, observed.tls.bundle, mode),)
+
+
+def _controller_set(observed: ObservedCluster, replicas: int, mode: TlsMode) -> ResourcePlan:
     """Make the controllers' StatefulSet once all addresses are known.
 
     Pods made without them would be replaced at once.
@@ -103,7 +131,7 @@ def _controller_set(observed: ObservedCluster, replicas: int) -> ResourcePlan:
     hosts = known_addresses(observed, names.controller_hosts(owner.name, owner.namespace))
     if (wait := unknown_address(hosts)) is not None:
         return ResourcePlan((), wait)
-    body = controller_set(owner, observed.spec, replicas, hosts)
+    body = controller_set(owner, observed.spec, replicas, hosts, mode)
     return child_steps(
         owner, [with_live_claim_templates(body, observed.children.get(key_of(body)))], observed.children
     )
@@ -165,9 +193,11 @@ def _leftovers(observed: ObservedCluster, wanted: Sequence[Json]) -> ResourcePla
     for listener in observed.spec.listeners:
         kept.add(ObjectKey("Deployment", names.route_front(observed.owner.name, listener.name)))
     gone = []
+    trust = ObjectKey("ConfigMap", names.trust(observed.owner.name))
     for key, live in sorted(observed.children.items()):
         component = live["metadata"].get("labels", {}).get(COMPONENT_LABEL)
         why = _NOT_NEEDED.get(component, "member is gone" if key.kind == "Service" else "")
+        why = "the controllers speak plain TCP" if key == trust else why
         if key not in kept and why and belongs_to(live, observed.owner):
             gone.append(Delete(key, live["metadata"].get("uid", ""), why))
     return ResourcePlan(tuple(gone))

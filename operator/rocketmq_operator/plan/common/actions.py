@@ -6,8 +6,9 @@ write and its note costs nothing: the next observation finds the remaining work.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from rocketmq_operator.api.names import WANTED_HASH_ANNOTATION
 from rocketmq_operator.plan.common.objects import (
@@ -157,7 +158,71 @@ class DeleteRoute:
         return f"delete the routes of {self.topic} at {self.address}"
 
 
-Step = Apply | ApplyStatus | Delete | Designate | ChangeMembers | WriteMetadata | DeleteMetadata | DeleteRoute
+class AuthorityChange(StrEnum):
+    """How a cluster's authority changes; `plan.tls.steps` has the table.
+
+    Keys are made when a step is carried out, because a plan knows no chance.
+    """
+
+    CREATE = "make"
+    TRUST_NEXT = "trust the next"
+    SIGN_WITH_NEXT = "sign with the next"
+    DROP_OLD = "drop the former"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteAuthority:
+    """Change the Secret with a cluster's authority.
+
+    Attributes:
+        secret: its name.
+        change: which change.
+        why: for the plan's reader.
+    """
+
+    secret: str
+    change: AuthorityChange
+    why: str
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return f"{self.change} authority ({self.why})"
+
+
+@dataclass(frozen=True, slots=True)
+class IssueCertificates:
+    """Write a Secret with certificates, and with the authorities that are trusted.
+
+    Attributes:
+        secret: its name.
+        hosts: of each certificate, by its id.
+        renewed: ids of those that get a new key.
+        why: for the plan's reader.
+    """
+
+    secret: str
+    hosts: Mapping[str, frozenset[str]]
+    renewed: frozenset[str]
+    why: str
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        which = ", ".join(sorted(self.renewed)) or "no certificate"
+        return f"issue {which} of Secret {self.secret} ({self.why})"
+
+
+Step = (
+    Apply
+    | ApplyStatus
+    | Delete
+    | Designate
+    | ChangeMembers
+    | WriteMetadata
+    | DeleteMetadata
+    | DeleteRoute
+    | WriteAuthority
+    | IssueCertificates
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from rocketmq_operator.plan.common.actions import Apply, ResourcePlan, Wait, name_taken
+from rocketmq_operator.plan.common.actions import (
+    Apply,
+    IssueCertificates,
+    ResourcePlan,
+    Wait,
+    WriteAuthority,
+    name_taken,
+)
 from rocketmq_operator.plan.common.objects import Children, Live, ObjectKey, Owner, key_of
 from rocketmq_operator.plan.common.objects import is_ours as is_child
 
@@ -86,6 +93,11 @@ def unknown_names(
         key_of(step.body)
         for step in plan.steps
         if isinstance(step, Apply) and _creates_objects(step, children)
+    } | {
+        ObjectKey("Secret", step.secret)
+        for step in plan.steps
+        if isinstance(step, WriteAuthority | IssueCertificates)
+        and ObjectKey("Secret", step.secret) not in children
     }
     if not made:
         return frozenset()

@@ -122,3 +122,28 @@ async def test_bytes_that_are_not_http_leave_no_traceback(
         status, _ = await _answer(one, request_bytes)
     assert status in range(400, 500)
     assert not caplog.records
+
+
+async def test_a_flood_of_requests_for_large_pages_leaves_the_loop_to_others(
+    one: OneNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = one.controller._http._controller
+    pages_of_this_turn, most = 0, 0
+
+    def new_turn() -> None:
+        nonlocal pages_of_this_turn
+        pages_of_this_turn = 0
+        loop.call_soon(new_turn)
+
+    def groups() -> list[Any]:
+        nonlocal pages_of_this_turn, most
+        pages_of_this_turn += 1
+        most = max(most, pages_of_this_turn)
+        return []
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(type(view), "groups_json", lambda _view: groups())
+    loop.call_soon(new_turn)
+    answers = await asyncio.gather(*(_answer(one, _get(b"/v1/groups")) for _ in range(60)))
+    assert {status for status, _ in answers} == {200}
+    assert most == 1

@@ -52,6 +52,18 @@ def test_a_node_without_a_cluster_is_open_only_to_who_knows_its_store(
     assert judge(replace_greeting(changed), OWN, {}, waiting=True).why == why
 
 
+@pytest.mark.parametrize("waiting", [False, True])
+@pytest.mark.parametrize(("host", "is_welcome"), [("h", True), ("other", False)])
+def test_a_certificate_must_name_a_host_of_the_member_that_shows_it(
+    host: str, is_welcome: bool, waiting: bool
+) -> None:
+    certificate = {"subjectAltName": (("DNS", host),)}
+    reply = judge(replace_greeting({}), OWN, PEERS, waiting=waiting, certificate=certificate)
+    assert (reply.why == GreetingAnswer.NONE) is is_welcome
+    if not is_welcome:
+        assert reply.reason == "the certificate of node 2 is for other, expected h: the hosts of the member"
+
+
 def test_a_node_without_an_incarnation_is_open_to_nobody_while_it_waits() -> None:
     assert (
         judge(replace_greeting({"expected": ""}), Identity("main", 1), {}, waiting=True).why

@@ -19,6 +19,7 @@ from controller_core.channel.errors import ChannelError
 from controller_core.raft.types import Message, MessageType, NodeId, Term
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
+from controller_core.server.http_api import changes
 from controller_core.server.notices.notifier import Notifier
 from controller_core.server.peers.transport import PeerTransport
 from controller_core.server.settings.certificates import Certificates, Tls
@@ -75,9 +76,8 @@ async def test_one_port_serves_tls_and_plain_as_the_first_byte_says(
 async def test_enforcing_turns_plain_connections_away_and_counts_them(
     tmp_path: Path, authority: Authority
 ) -> None:
-    given = remoting_keys(authority, authority.sign("node"))
-    async with one_node(tmp_path / "store", given) as one:
-        one.controller._remoting._server._listener._plain_allowed = False  # type: ignore[union-attr] # as `enforcing` makes it
+    given = remoting_keys(authority, authority.sign("node"), mode="enforcing")
+    async with one_node(tmp_path / "store", given, authority.client()) as one:
         assert await answer(one, None) == -1
         assert await answer(one, authority.client()) == ResponseCode.SUCCESS
         assert one.controller._remoting.numbers().refused == 1
@@ -86,9 +86,10 @@ async def test_enforcing_turns_plain_connections_away_and_counts_them(
 async def test_a_client_that_must_show_a_certificate_is_refused_without(
     tmp_path: Path, authority: Authority
 ) -> None:
-    given = remoting_keys(authority, authority.sign("node"), need_client_auth="require")
-    async with one_node(tmp_path / "store", given) as one:
-        assert await answer(one, authority.client(authority.sign("broker"))) == ResponseCode.SUCCESS
+    given = remoting_keys(authority, authority.sign("node"), mode="enforcing", need_client_auth="require")
+    own = authority.client(authority.sign("broker"))
+    async with one_node(tmp_path / "store", given, own) as one:
+        assert await answer(one, own) == ResponseCode.SUCCESS
         assert await answer(one, authority.client()) == -1
 
 
@@ -112,6 +113,30 @@ async def test_new_certificates_come_into_use_and_broken_ones_do_not(
     authority.sign("node")
     assert certificates.refresh()
     assert await serial(certificates, authority) not in {first, second}
+
+
+async def test_files_behind_a_link_that_is_replaced_come_into_use(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """Kubernetes changes the files of a Secret by replacing one link to their directory."""
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").mkdir()
+    first = authority.sign("node")
+    for directory in ("old", "new"):
+        second = authority.sign("node") if directory == "new" else first
+        (tmp_path / directory / "tls.crt").write_bytes(second.cert.read_bytes())
+        (tmp_path / directory / "tls.key").write_bytes(second.key.read_bytes())
+    data = tmp_path / "..data"
+    data.symlink_to("old")
+    for name in ("tls.crt", "tls.key"):
+        (tmp_path / name).symlink_to(f"..data/{name}")
+    files = str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"), ""
+    certificates = Certificates("tls.server.certPath", *files, True, ssl.CERT_NONE)
+    before = await serial(certificates, authority)
+    (tmp_path / "next").symlink_to("new")
+    (tmp_path / "next").replace(data)
+    assert certificates.refresh()
+    assert await serial(certificates, authority) != before
 
 
 async def serial(certificates: Certificates, authority: Authority) -> Any:
@@ -140,13 +165,7 @@ async def peers(first: Tls, second: Tls) -> AsyncIterator[tuple[PeerTransport, R
     addresses = {1: ("127.0.0.1", free_port()), 2: ("127.0.0.1", free_port())}
     made = []
     for node_id, tls in ((1, first), (2, second)):
-        server = None if tls.peer_server is None else tls.peer_server.context
-        client = None if tls.peer_client is None else tls.peer_client.context
-        made.append(
-            PeerTransport(
-                "main", node_id, addresses, bind_host="127.0.0.1", server_ssl=server, client_ssl=client
-            )
-        )
+        made.append(PeerTransport("main", node_id, addresses, bind_host="127.0.0.1", tls=tls.peers()))
     ears = [RecordingReceiver(), RecordingReceiver()]
     for transport, ear in zip(made, ears, strict=True):
         await transport.start(ear)
@@ -157,9 +176,10 @@ async def peers(first: Tls, second: Tls) -> AsyncIterator[tuple[PeerTransport, R
             await transport.stop()
 
 
-def peer_tls(authority: Authority, pair: CertificateFiles) -> Tls:
+def peer_tls(authority: Authority, pair: CertificateFiles, mode: str = "enforcing") -> Tls:
     given = {
         **ALONE,
+        "peerTlsMode": mode,
         "peerTlsCertPath": str(pair.cert),
         "peerTlsKeyPath": str(pair.key),
         "peerTlsTrustCertPath": str(authority.trust),
@@ -187,6 +207,64 @@ async def test_controllers_hear_each_other_only_with_certificates_of_one_authori
         assert not await heard(transport, ear, 0.5)
     async with peers(Tls(load(ALONE)[0]), own) as (transport, ear):
         assert not await heard(transport, ear, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_heard"),
+    [
+        ("permissive", "permissive", True),
+        ("permissive", "enforcing", True),
+        ("enforcing", "permissive", True),
+        ("permissive", "plain", True),
+        ("plain", "permissive", True),
+        ("enforcing", "plain", False),
+        ("plain", "enforcing", False),
+    ],
+)
+async def test_a_permissive_controller_speaks_with_those_before_and_after_it(
+    authority: Authority, first: str, second: str, is_heard: bool
+) -> None:
+    """Each step of a change to TLS joins two neighbours of this row: plain, permissive, enforcing."""
+    pair = authority.sign("n0")
+    settings = {mode: peer_tls(authority, pair, mode) for mode in ("permissive", "enforcing")}
+    settings["plain"] = Tls(load(ALONE)[0])
+    async with peers(settings[first], settings[second]) as (transport, ear):
+        assert await heard(transport, ear, WITHIN_S if is_heard else 0.5) is is_heard
+
+
+async def test_two_permissive_controllers_speak_tls(authority: Authority) -> None:
+    both = peer_tls(authority, authority.sign("n0"), "permissive")
+    async with peers(both, both) as (transport, ear):
+        assert await heard(transport, ear, WITHIN_S)
+        assert all(link.certificate for link in transport._incoming)
+
+
+@pytest.mark.parametrize("plain", ["none", "reads", "all"])
+async def test_plain_http_serves_only_what_it_may(
+    tmp_path: Path, authority: Authority, plain: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "_is_loopback", lambda _host: False)
+    pair = authority.sign("node")
+    given = {
+        "httpTlsCertPath": str(pair.cert),
+        "httpTlsKeyPath": str(pair.key),
+        "httpPlain": plain,
+        "httpToken": "let-me-in",
+    }
+    async with one_node(tmp_path / "store", given) as one, aiohttp.ClientSession() as session:
+        headers = {"Authorization": "Bearer let-me-in"}
+        secure = authority.client()
+        async with session.post(f"https://{one.http}/v1/snapshot", ssl=secure, headers=headers) as response:
+            assert response.status == 200
+        url = f"http://{one.http}/v1/"
+        if plain == "none":
+            with pytest.raises(aiohttp.ClientError):
+                await session.get(f"{url}status")
+            return
+        async with session.get(f"{url}status") as response:
+            assert response.status == 200
+        async with session.post(f"{url}snapshot", headers=headers) as response:
+            assert response.status == (200 if plain == "all" else 403)
 
 
 async def test_a_change_over_http_needs_a_certificate_where_one_is_asked_for(
@@ -218,6 +296,9 @@ async def test_a_change_over_http_needs_a_certificate_where_one_is_asked_for(
     [
         ({"tls.server.mode": "perhaps"}, "tls.server.mode='perhaps': must be one of"),
         ({"tls.server.mode": "enforcing"}, "needs tls.server.certPath"),
+        ({"tls.server.need.client.auth": "require"}, "needs tls.server.mode=enforcing: permissive serves"),
+        ({"peerTlsMode": "off"}, "peerTlsMode='off': must be one of permissive, enforcing"),
+        ({"httpPlain": "some"}, "httpPlain='some': must be one of none, reads, all"),
         ({"tls.server.certPath": "missing.pem"}, "needs tls.server.keyPath beside it"),
         (
             {"tls.server.certPath": "missing.pem", "tls.server.keyPath": "missing.key"},
@@ -236,7 +317,7 @@ def test_settings_that_cannot_be_used_are_refused_by_name(given: dict[str, str],
 def test_a_client_that_must_be_verified_needs_somebody_to_verify_it(
     tmp_path: Path, authority: Authority
 ) -> None:
-    given = remoting_keys(authority, authority.sign("node"), need_client_auth="require")
+    given = remoting_keys(authority, authority.sign("node"), mode="enforcing", need_client_auth="require")
     given["tls.server.trustCertPath"] = ""
     with pytest.raises(InvalidSettingError, match="trustCertPath"):
         Tls(load({**ALONE, **given})[0])

@@ -1,0 +1,132 @@
+"""Read the certificates of a cluster from its Secrets, each by its name.
+
+A Secret that cannot be read counts as missing: the operator then makes its content anew. That is never true
+of a Secret that a person gives.
+"""
+
+import asyncio
+import base64
+import binascii
+import contextlib
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from rocketmq_operator.api.cluster import TlsSpec
+from rocketmq_operator.api.names import CHANGED_ANNOTATION
+from rocketmq_operator.clients.api import Json, KubeApi
+from rocketmq_operator.clients.certificates import CertificateError, CertifiedKey, check_authority, facts
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.objects import Live
+from rocketmq_operator.plan.common.observation import parse_time
+from rocketmq_operator.plan.tls.controllers import TRUST_KEY
+from rocketmq_operator.plan.tls.observed import CertificateFacts, ObservedAuthority, ObservedTls
+
+CURRENT: Final = "tls"
+NEXT: Final = "next"
+OLD: Final = "old"
+"""Entries of the authority's Secret: NAME.crt and NAME.key."""
+
+
+async def observe_tls(kube: KubeApi, namespace: str, cluster: str, spec: TlsSpec) -> ObservedTls:
+    """Return the certificates of a cluster.
+
+    Raises:
+        PeerUnavailableError: the API server does not answer.
+    """
+    authority_name, issued_name = names.authority_secret(cluster), names.controller_certificates(cluster)
+    given_name = spec.authority.secret_name
+    authority, issued, given = await asyncio.gather(
+        kube.get("Secret", namespace, authority_name),
+        kube.get("Secret", namespace, issued_name),
+        _nothing() if given_name is None else kube.get("Secret", namespace, given_name),
+    )
+    given_facts, problem = _given(given, given_name)
+    found = {authority_name: authority, issued_name: issued, given_name or "": given}
+    data = secret_texts(issued)
+    return ObservedTls(
+        authority=_authority(authority),
+        given=given_facts,
+        given_problem=problem,
+        bundle=secret_texts(authority).get(TRUST_KEY, ""),
+        controllers=_certificates(data),
+        controllers_bundle=data.get(TRUST_KEY, ""),
+        secrets={name: one for name, one in found.items() if one is not None},
+    )
+
+
+def secret_texts(secret: Live | None) -> dict[str, str]:
+    """Return the entries of a Secret that are text."""
+    found = {}
+    for key, value in ((secret or {}).get("data") or {}).items():
+        with contextlib.suppress(binascii.Error, UnicodeDecodeError):
+            found[key] = base64.b64decode(value, validate=True).decode()
+    return found
+
+
+def certified_key(texts: Mapping[str, str], entry: str) -> CertifiedKey | None:
+    """Return an entry of a Secret with its key, None without one."""
+    certificate, key = texts.get(f"{entry}.crt"), texts.get(f"{entry}.key")
+    return None if not certificate or not key else CertifiedKey(certificate, key)
+
+
+async def _nothing() -> Json | None:
+    return None
+
+
+def _authority(secret: Live | None) -> ObservedAuthority | None:
+    texts = secret_texts(secret)
+    current = _checked(certified_key(texts, CURRENT))
+    if secret is None or current is None:
+        return None
+    annotations = secret["metadata"].get("annotations") or {}
+    return ObservedAuthority(
+        current=current,
+        next=_checked(certified_key(texts, NEXT)),
+        old=_facts(texts.get(f"{OLD}.crt", "")),
+        changed_at=_time(annotations.get(CHANGED_ANNOTATION)),
+    )
+
+
+def _checked(pair: CertifiedKey | None) -> CertificateFacts | None:
+    if pair is None:
+        return None
+    try:
+        check_authority(pair)
+        return facts(pair.certificate)
+    except CertificateError:
+        return None
+
+
+def _given(secret: Live | None, name: str | None) -> tuple[CertificateFacts | None, str]:
+    if name is None:
+        return None, ""
+    pair = certified_key(secret_texts(secret), CURRENT)
+    if pair is None:
+        return None, f"Secret {name} of spec.tls.authority.secretName does not hold tls.crt and tls.key"
+    try:
+        check_authority(pair)
+        return facts(pair.certificate), ""
+    except CertificateError as error:
+        return None, f"Secret {name} of spec.tls.authority.secretName: {error}"
+
+
+def _certificates(texts: Mapping[str, str]) -> dict[str, CertificateFacts]:
+    """Return the certificates that have a key, by their entry."""
+    entries = [key.removesuffix(".crt") for key in texts if key.endswith(".crt")]
+    found = {entry: _facts(texts[f"{entry}.crt"]) for entry in entries if f"{entry}.key" in texts}
+    return {entry: one for entry, one in found.items() if one is not None}
+
+
+def _facts(pem: str) -> CertificateFacts | None:
+    try:
+        return facts(pem)
+    except CertificateError:
+        return None
+
+
+def _time(text: str | None) -> datetime | None:
+    try:
+        return parse_time(text)
+    except ValueError:
+        return None

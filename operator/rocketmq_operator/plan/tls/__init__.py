@@ -1,0 +1,1 @@
+"""Certificates of a cluster: which must exist, and when they change."""
