@@ -46,7 +46,7 @@ class DirectWrite:
         request: the request that waits.
         deadline: ends the wait with 2007.
         on_answer: called once with the answer; the port sets it in the turn in which the request came.
-        on_again: called instead, once, if the request must be served anew.
+        on_again: called instead, once, if the request must be served again.
     """
 
     __slots__ = ("_metrics", "deadline", "on_again", "on_answer", "request")
@@ -59,7 +59,7 @@ class DirectWrite:
         self._metrics: Final = metrics
 
     def done(self) -> bool:
-        """Whether the request has its answer, or is served anew."""
+        """Whether the request has its answer, or is served again."""
         return self.on_answer is None
 
     def set_result(self, result: object, /) -> None:
@@ -73,7 +73,7 @@ class DirectWrite:
         self._finish(answer)
 
     def set_exception(self, exception: Exception, /) -> None:
-        """Answer that the result is unknown, or have the request served anew."""
+        """Answer that the result is unknown, or have the request served again."""
         self._metrics.commit(commit_result(exception))
         if isinstance(exception, ProposalLostError):
             self._finish(fate_unknown(self.request))
@@ -133,4 +133,4 @@ def _no_connection(_answer: RemotingCommand) -> None:
 
 
 def _nothing() -> None:
-    """Serve nothing anew."""
+    """Serve nothing again."""
