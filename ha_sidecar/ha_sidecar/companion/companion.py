@@ -37,15 +37,15 @@ from ha_sidecar.common.http_server import HttpServer
 from ha_sidecar.common.questions import ask_broker, ask_group
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.debt_store import debt_store
-from ha_sidecar.companion.fencing import Fencing
 from ha_sidecar.companion.handover import Handover, HandoverError
 from ha_sidecar.companion.hold_port import HoldPort
 from ha_sidecar.companion.holding import ANSWER_WITHIN_S, ClientHold, is_settled
-from ha_sidecar.companion.leasing import Leasing
 from ha_sidecar.companion.leaving import EndMethod, leave
 from ha_sidecar.companion.metadata_watch import MetadataWatch
 from ha_sidecar.companion.metrics import CompanionMetrics, CompanionState
 from ha_sidecar.companion.revive_watch import ReviveWatch
+from ha_sidecar.companion.stopping.fencing import Fencing
+from ha_sidecar.companion.stopping.leasing import Leasing
 from ha_sidecar.companion.warming import warm
 from ha_sidecar.decisions.broker_facts import (
     BrokerFacts,

@@ -39,8 +39,8 @@ from rocketmq_operator.plan.group.companion import (
     companion_conf,
     leave_before_stop,
 )
+from rocketmq_operator.plan.group.scripts.start_scripts import FIND_ADDRESS, REPLICA_START, broker_start
 from rocketmq_operator.plan.group.seed_container import seed, seed_conf, seed_start
-from rocketmq_operator.plan.group.start_scripts import FIND_ADDRESS, REPLICA_START, broker_start
 
 REMOTING: Final = "remoting"
 BROKER_PORTS: Final = {REMOTING: names.BROKER_PORT, "fast": names.BROKER_FAST_PORT}

@@ -7,7 +7,7 @@ from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.java import JAVA_START, JAVA_STOP, JAVA_WAIT
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE
 from rocketmq_operator.plan.group.companion import HELD_AFTER_S, has_lease, until_port_is_free
-from rocketmq_operator.plan.group.lease_guard import OWN_GROUP, TAKE_BASH, lease_guard
+from rocketmq_operator.plan.group.scripts.lease_guard import OWN_GROUP, TAKE_BASH, lease_guard
 
 FIND_ADDRESS: Final = f"""address=
 while IFS== read -r name value; do
