@@ -14,7 +14,7 @@ from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.plan.cluster.observed import ClusterSecrets
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.group.start_scripts import broker_start
+from rocketmq_operator.plan.group.scripts.start_scripts import broker_start
 from testkit.worlds.operator import OperatorWorld
 
 USERS = {"authentication": {"type": "Signature"}, "authorization": {"type": "Simple"}}
