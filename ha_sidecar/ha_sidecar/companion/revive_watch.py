@@ -119,7 +119,8 @@ class ReviveWatch:
         self._is_resumed = store is None
         self._continues = False
         self._save_trouble = ""
-        self._own: Final = Asker(config.broker)
+        self._sign: Final = config.credentials
+        self._own: Final = Asker(config.broker, self._sign)
         self._queues = 0
         self._is_followed = False
         self._trouble = ""
@@ -281,7 +282,7 @@ class ReviveWatch:
         if group is None or address is None:
             return
         before, refused = self.put_back, self._debt.refused
-        master = Asker(address)
+        master = Asker(address, self._sign)
         try:
             for owed in self._debt.owed():
                 await self._put_back_queue(master, owed)

@@ -79,7 +79,7 @@ class _Settler:
 
     def __init__(self, config: CompanionConfig, page: HostPort, store: DebtStore) -> None:
         self._config: Final = config
-        self._own: Final = Asker(config.broker)
+        self._own: Final = Asker(config.broker, config.credentials)
         self._broker: BrokerFacts | None = None
         self._group: GroupFacts | None = None
         events = EventLog(config.cluster, config.group, config.namespace, "handover")

@@ -1,7 +1,7 @@
 """For how long may a master take writes? A lease, by the controllers' own tables of heartbeats. No I/O.
 
 Theory of operation. A leading controller elects another master after it has not heard this one for the
-timeout that the broker announced. So each controller is asked, again and again, for how much longer it will
+timeout that the broker announced. So the companion asks each controller, again and again, how long it will
 wait (`leaseMs` in the answer to 1005). An answer to a question of time T with L ms holds until T + L: it was
 given after T. The broker may take writes until the earlier of two times, less `MARGIN_MS`:
 
@@ -20,7 +20,7 @@ frozen loses it too.
 | its port is closed, and its part has run out | unchanged |
 | is silent | unchanged |
 
-A closed port counts because a process that is not there elects nobody, and one that starts listens for longer
+A closed port counts because a process that has ended elects no master, and one that starts listens for longer
 than `CLOSED_MS` before it judges silence. It does not bring back a part that has run out: the controller may
 have elected before its end. On Kubernetes a port is closed as well at the address of a living process on a
 node that is cut off, but only after a minute of silence.

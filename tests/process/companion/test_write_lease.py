@@ -67,7 +67,7 @@ class AsyncGroup:
             wire.take(process)
 
     async def start(self) -> None:
-        """Start all; the broker behind the wire is master, and nobody is spared as a starting one."""
+        """Start all; the broker behind the wire is master, and no broker counts as starting."""
         await asyncio.gather(self.name_server.start(), self.controllers.start())
         await self.old.broker.start(BOOT_TIMEOUT_S)
         await self.name_server.wait_for_master(GROUP, BOOT_TIMEOUT_S)
@@ -167,7 +167,7 @@ async def test_a_companion_that_is_short_of_cpu_costs_a_pause_and_one_that_died_
         lapses = [await side.lapses() for side in group.sides]
         print(f"leases that ran out in {LOAD_S:.0f} s of writes: {sum(lapses)}")
         assert lapses == [0, 0]
-        await controllers_that_have_ended_stop_nobody(group)
+        await controllers_that_have_ended_stop_no_master(group)
         # Short of CPU until the broker stands still.
         group.old.companion.signal(signal.SIGSTOP)
         await group.old.wait_still(FAILOVER_WITHIN_S)
@@ -187,8 +187,8 @@ async def test_a_companion_that_is_short_of_cpu_costs_a_pause_and_one_that_died_
         assert group.old.broker.process.output().count(STOPPED_LINE) == 2
 
 
-async def controllers_that_have_ended_stop_nobody(group: AsyncGroup) -> None:
-    """Kill all controllers for longer than a lease: nobody can be elected, and the master writes on."""
+async def controllers_that_have_ended_stop_no_master(group: AsyncGroup) -> None:
+    """Kill all controllers for longer than a lease: no other master can come, and this one writes on."""
     controllers = group.controllers
     for index in range(len(controllers)):
         await controllers.kill_node(index)

@@ -11,7 +11,7 @@ from typing import Any
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode
 from ha_sidecar.address import host_port
-from ha_sidecar.companion.fencing import SETTING
+from ha_sidecar.companion.stopping.fencing import SETTING
 from testkit.products.companion import BrokerCompanion
 from testkit.rocketmq.processes import JavaBroker
 from testkit.rocketmq.witness import Witness

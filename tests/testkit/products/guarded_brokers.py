@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketmq_operator.plan.common.java import JAVA_START, JAVA_STOP, JAVA_WAIT
-from rocketmq_operator.plan.group.lease_guard import OWN_GROUP, lease_guard
+from rocketmq_operator.plan.group.scripts.lease_guard import OWN_GROUP, lease_guard
 from testkit.processes.ports import free_port
 from testkit.products.companion import BrokerCompanion
 from testkit.rocketmq.processes import JavaBroker

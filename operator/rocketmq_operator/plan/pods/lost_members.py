@@ -19,8 +19,8 @@ One volume is given up at a time, so that the others copy the log to its success
 
 What a forced deletion rests on.
 - A master on a node that is cut off has stood still since its write lease ran out, before another one was
-  elected (`plan.group.lease_guard`). The deletion follows at least 30 s later. When the node is back, the
-  guard ends the broker.
+  elected (`plan.group.scripts.lease_guard`). The deletion follows at least 30 s later. When the node is
+  back, the guard ends the broker.
 - A group of one broker has no lease. Its broker may acknowledge writes on its side of the cut.
 - An attachable volume is detached from the lost node by Kubernetes and its storage driver; the operator does
   not check that the node is off. A driver that lets two nodes write to one volume makes the deletion unsafe.

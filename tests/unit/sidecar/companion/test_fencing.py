@@ -12,9 +12,9 @@ import pytest
 from ha_sidecar.common.controllers import Controllers
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.options import ConfigError
-from ha_sidecar.companion import fencing
 from ha_sidecar.companion.config import CompanionConfig, from_texts
-from ha_sidecar.companion.fencing import CLOSED_BASE, Fencing
+from ha_sidecar.companion.stopping import fencing
+from ha_sidecar.companion.stopping.fencing import CLOSED_BASE, Fencing
 from ha_sidecar.decisions.fence import FenceState
 
 WAIT_S = 30.0

@@ -13,9 +13,9 @@ from controller_core.groups.keys import ReplicaKey
 from ha_sidecar.common.controllers import Controllers
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.options import ConfigError
-from ha_sidecar.companion import leasing
 from ha_sidecar.companion.config import CompanionConfig, from_texts
-from ha_sidecar.companion.leasing import Leasing
+from ha_sidecar.companion.stopping import leasing
+from ha_sidecar.companion.stopping.leasing import Leasing
 from ha_sidecar.decisions.write_lease import MasterMark
 from testkit.processes.ports import free_port
 

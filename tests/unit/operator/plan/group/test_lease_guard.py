@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_operator.plan.group.lease_guard import OWN_GROUP, lease_guard
+from rocketmq_operator.plan.group.scripts.lease_guard import OWN_GROUP, lease_guard
 from testkit.processes.ports import free_port
 
 LOOP = "while :; do sleep 0.02; done"

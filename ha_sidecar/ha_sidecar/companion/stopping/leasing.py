@@ -1,27 +1,27 @@
 """Keep a master's write lease, and answer the guard in the broker's container.
 
-The guard is a part of the broker's start script (`plan.group.lease_guard` of the operator): process 1 of that
-container. It asks over loopback, again and again, and stops the broker's processes (SIGSTOP) when the lease
-that it was told last has run out. So nothing here has to act in time. A companion that is dead, frozen or
-short of CPU says nothing, and the broker stops.
+The guard is a part of the broker's start script (`plan.group.scripts.lease_guard` of the operator): process 1
+of that container. It asks over loopback, again and again, and stops the broker's processes (SIGSTOP) when the
+last answered lease has run out. So nothing here has to act in time. A companion that is dead, frozen or short
+of CPU says nothing, and the broker stops.
 
-A question is a line `TIME MARK`: the guard's own clock in hundredths of a second, and the mark that it was
-told last, if any. The answer is one of these lines:
+A question is a line `TIME MARK`: the guard's own clock in hundredths of a second, and the mark of the last
+answer, if any. The answer is one of these lines:
 
 | line | meaning |
 |---|---|
 | `free` | the broker is not master, or not known to be: it runs |
 | `until TIME MARK` | the master may run until this time of the guard's clock; the mark says as what |
-| `replaced MARK` | a broker that is stopped ends (SIGKILL): another is master, or nobody waits for it |
-| `wait` | nothing new: what was told last still counts |
+| `replaced MARK` | a broker that is stopped ends (SIGKILL): another is master, or it is given up |
+| `wait` | nothing new: the last answer still counts |
 
-`until` is the time of the question plus what is left of the lease when it is answered. So the clocks of the
+`until` is the time of the question plus the rest of the lease at the time of the answer. So the clocks of the
 two containers need not agree, and an answer that was under way for long grants no more than it should. The
 first question of a connection may bring a mark: so a new companion knows that its broker, which does not
 answer while it is stopped, was master.
 
-Questions: the broker is asked for its role over loopback; a master's controllers are asked for its lease
-(1005), each on its own, and for the group's master (1006) while the lease has run out, else once per second.
+Questions: the companion asks the broker for its role over loopback. It asks a master's controllers for its
+lease (1005), each on its own, and for the group's master (1006).
 
 Source: `decisions.write_lease` for the rule.
 """
@@ -49,7 +49,7 @@ from ha_sidecar.decisions.write_lease import MasterMark, WriteLease, read_mark
 ROUND_S: Final = 0.05
 ROUND_S_MAX: Final = 0.25
 QUESTIONS_A_LEASE: Final = 6
-"""How often a controller is asked while a lease lasts: a lost node ends it after 500 ms, a silent broker
+"""Questions to each controller while a lease lasts: a lost node ends it after 500 ms, a silent broker
 after 1,500 ms by default."""
 GROUP_S: Final = 1.0
 TIMEOUT_S: Final = 1.0
@@ -58,7 +58,7 @@ QUESTION_BYTES_MAX: Final = 256
 FREE: Final = "free"
 WAIT: Final = "wait"
 FIRST_MS: Final = 500
-"""Lease of a broker that was just seen to be master, until the controllers are asked."""
+"""Lease of a broker that has just become master, until the controllers answer."""
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Leasing:
         self._config: Final = config
         self._controllers: Final = controllers
         self._events: Final = events
-        self._broker: Final = Asker(config.broker)
+        self._broker: Final = Asker(config.broker, config.credentials)
         self._lease: Final = WriteLease(len(config.controllers), config.lease_ms)
         self._address = ""
         self._mark: MasterMark | None = None

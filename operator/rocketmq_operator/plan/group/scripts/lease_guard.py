@@ -3,14 +3,14 @@
 It is process 1 of the broker's container: the kernel ends all processes of the container with it, and no
 other process of the container can stop it. It asks for the lease at the companion, whose module `leasing` has
 the protocol, and stops the broker's process group when the lease has run out. A stopped process answers no
-client, whatever it was doing; a broker that is asked for anything may be too busy to do it.
+client, whatever it was doing; a broker may be too busy to carry out a request.
 
     lease                                               the broker
     `free`, or no word yet                              runs
     `until` a time that has not come                    runs; is continued if it was stopped
     `until` a time that has passed                      is stopped (SIGSTOP), again in each round
     stopped, and `replaced`                             ends (SIGKILL); Kubernetes starts it again as a slave
-    stopped, and the pod is to end                      ends (SIGKILL)
+    stopped, and the pod will end                       ends (SIGKILL)
 
 Why SIGSTOP first: a companion that had no CPU for a moment costs a pause and not a broker. Why not
 `minInSyncReplicas`, as the companion's fence: a broker that is busy or frozen takes it too late.

@@ -1,0 +1,1 @@
+"""What stops a broker in time: the fence and the write lease."""

@@ -1,0 +1,1 @@
+"""Start scripts of pods, and the guard in them."""
