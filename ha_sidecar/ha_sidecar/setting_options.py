@@ -27,6 +27,7 @@ _BY_KEY: Final = {
     "group": "NAME",
     "advertise": "HOST:PORT",
     "broker_id": "ID",
+    "credentials": "DIR",
     "hold_port": "PORT",
     "lease_port": "PORT",
     "token_file": "FILE",

@@ -177,6 +177,7 @@ def main() -> int:
     print()
     broken = list(_broken(results, sizes))
     _print_table(results, sizes)
+    _print_executors(results, sizes[-1])
     _print_sizes()
     print("\n".join(broken))
     return 1 if broken else 0
@@ -304,6 +305,14 @@ def _print_table(results: Results, sizes: list[int]) -> None:
             ", ".join(f"{one.load:.0f}" for one in own),
         ]
         print(f"| {what} | {' | '.join(cells)} |")
+
+
+def _print_executors(results: Results, days: int) -> None:
+    """Print how much faster two executors read the rows of a report than one."""
+    read_s = {one.what: one.read_s for one in results.rows if one.days == days}
+    one, two = (read_s.get(f"report, {count}", 0.0) for count in ("one executor", "two executors"))
+    if one and two:
+        print(f"\nTwo executors read the rows of {days} days {one / two:.2f} times as fast as one.")
 
 
 def _further(own: list[Measurement]) -> str:

@@ -97,3 +97,16 @@ def test_only_the_collector_gets_a_token_and_it_takes_its_options() -> None:
 def test_a_wrong_value_is_refused(setting: str) -> None:
     with pytest.raises(KubeError, match="kube"):
         _rendered(setting)
+
+
+def test_canaries_sign_with_a_secret_where_the_values_name_one() -> None:
+    def canary(*settings: str) -> Json:
+        containers = _measure(_rendered(*settings))["containers"]
+        found: Json = next(one for one in containers if one["name"] == "canary-orders")
+        return found
+
+    assert "credentials" not in str(canary())
+    signing = canary('measure.canaryCredentials="main-broker-credentials"')
+    assert "--credentials=/etc/credentials" in signing["args"]
+    mount = {"name": "credentials", "mountPath": "/etc/credentials", "readOnly": True}
+    assert mount in signing["volumeMounts"]

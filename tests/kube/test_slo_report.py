@@ -4,11 +4,12 @@ Measuring is left switched on, as the tests after this one want it; the report i
 """
 
 import asyncio
+import json
 import shlex
 
 import pytest
 
-from testkit.kube.kubectl import Cluster, Json, until
+from testkit.kube.kubectl import Cluster, Json, KubeError, until
 from testkit.kube.release import Release, as_shown, measure
 from testkit.kube.reports import MEASURE, KubeReport
 
@@ -23,6 +24,7 @@ FAILED_WITHIN_S = 180.0
 GONE_WITHIN_S = 60.0
 FETCH_TIMEOUT_S = 20
 PAGE_BYTES_MAX = 1 << 20
+SPARK = {"app.kubernetes.io/name": "rocketmq", "app.kubernetes.io/component": "spark"}
 
 
 def _reasons(status: Json) -> dict[str, str]:
@@ -111,6 +113,36 @@ async def test_a_report_on_two_executors_is_the_same_page_byte_for_byte(release:
 
     await until("no executor is left", gone, GONE_WITHIN_S)
     await report.patch({"engine": "local", "source": {"path": "segments"}})
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec", "refusal"),
+    [
+        ({"app": "shop"}, {}, "executors of reports alone"),
+        (SPARK, {"volumes": [{"name": "host", "hostPath": {"path": "/"}}]}, "no directory of its node"),
+        (SPARK, {"volumes": [{"name": "key", "secret": {"secretName": "key"}}]}, "no Secret"),
+        (SPARK, {"serviceAccountName": "rocketmq-ha-operator"}, "no other account"),
+        (SPARK, {"hostNetwork": True}, "shares nothing with its node"),
+    ],
+)
+async def test_the_account_of_executors_makes_no_other_pod(
+    release: Release, labels: Json, spec: Json, refusal: str
+) -> None:
+    cluster = release.cluster
+    account = f"--as=system:serviceaccount:{cluster.namespace}:rocketmq-ha-executors"
+    container = {"name": "one", "image": "one"}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "stranger", "labels": labels},
+        "spec": {"automountServiceAccountToken": False, "containers": [container], **spec},
+    }
+    dry_run = ("create", account, "--dry-run=server", "-f", "-")
+    with pytest.raises(KubeError, match=refusal):
+        await cluster.kubectl(*dry_run, stdin=json.dumps(pod).encode())
+    for name in ("main-controller-0", "main-nameserver-0"):
+        with pytest.raises(KubeError, match="executors of reports alone"):
+            await cluster.kubectl("delete", account, "--dry-run=server", "pod", name)
 
 
 async def test_a_run_that_fails_says_why_and_leaves_the_last_numbers(release: Release) -> None:

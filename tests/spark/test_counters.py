@@ -56,7 +56,7 @@ def in_order(found: list[Row]) -> list[list[tuple[str, Any]]]:
 
 
 def _with_id(row: Row) -> Row:
-    return row | {"series": series_id(row["metric"], dict(row["labels"]).items(), row["instance"])}
+    return row | {"series": series_id(row["metric"], dict(row["labels"]).items())}
 
 
 RULES = {

@@ -145,14 +145,16 @@ def a_month() -> dict[str, list[Row]]:
     return {"probe_ops": sends + reads[5:], "events": changes, "samples": samples}
 
 
-@pytest.mark.parametrize("rows_max", [10**6, 250], ids=["few tasks", "many tasks"])
-def test_a_month_has_the_same_page_and_tables(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_max: int
-) -> None:
-    monkeypatch.setattr("slo_pipeline.jobs.single_pass.plan.TASK_ROWS_MAX", rows_max)
+def test_a_month_has_the_same_page_and_tables(spark: SparkSession, tmp_path: Path) -> None:
     for kind, rows in a_month().items():
         synthetic.write_rows(tmp_path / "data", kind, rows)
-    assert_same(spark, tmp_path / "data", tmp_path, us(30 * 86_400_000), InWindows())
+    slow, slow_over = by_frames(spark, tmp_path / "data", us(30 * 86_400_000))
+    expected = written(slow, slow_over, tmp_path / "slow")
+    for rows_max in (10**6, 250):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("slo_pipeline.jobs.single_pass.plan.TASK_ROWS_MAX", rows_max)
+            fast, over = by_single_pass(tmp_path / "data", us(30 * 86_400_000), InWindows())
+        assert written(fast, over, tmp_path / f"fast {rows_max}") == expected, rows_max
 
 
 def test_sparks_workers_compute_the_same_as_this_process(spark: SparkSession, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ JSON_READERS = (
     "controller_core/controller_core/log/snapshots.py",
     "controller_core/controller_core/server/cli/load_connection.py",
 )
+HTTP_METHODS = {"get", "post", "put", "patch", "delete", "request", "ws_connect"}
 HTTP_SERVERS = re.compile(r"\bweb\.(?:AppRunner|ServerRunner|TCPSite|run_app)\(")
 
 
@@ -87,6 +88,30 @@ def test_http_of_strangers_has_one_server() -> None:
         if name_of(path).startswith(PRODUCTS) and HTTP_SERVERS.search(path.read_text())
     }
     assert servers == {"controller_core/controller_core/channel/http_port.py"}
+
+
+def _requests(path: Path) -> Iterator[ast.Call]:
+    """Yield the requests that a module makes with a session of aiohttp."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in HTTP_METHODS
+        ):
+            owner = getattr(node.func.value, "id", "") or getattr(node.func.value, "attr", "")
+            if owner.endswith("session"):
+                yield node
+
+
+def test_no_request_follows_a_redirect_by_itself() -> None:
+    requests = {
+        f"{name_of(path)}:{call.lineno}": {keyword.arg for keyword in call.keywords}
+        for path in PYTHON_FILES
+        if name_of(path).startswith(PRODUCTS)
+        for call in _requests(path)
+    }
+    assert len(requests) >= 10
+    assert [name for name, given in requests.items() if "allow_redirects" not in given] == []
 
 
 def test_a_module_says_what_it_is_for() -> None:

@@ -90,6 +90,7 @@ The operator's permissions in the namespaces that it watches: exactly those that
   resourceNames:
     {{- range .Values.operator.clusters }}
     - {{ . }}-controller-token
+    - {{ . }}-broker-credentials
     - {{ . }}-ca
     - {{ . }}-controller-tls
     {{- end }}

@@ -6,6 +6,7 @@ Every failure is an `AskError`; one with a code is a refusal: the peer is alive,
 
 from typing import Final
 
+from controller_core.access.signing import Sign
 from controller_core.channel.connection import Connection
 from controller_core.channel.endpoints import connect
 from controller_core.channel.errors import ChannelError
@@ -38,9 +39,10 @@ class AskError(Exception):
 class Asker:
     """Asks one address; event loop's thread only."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
-        """Name the address; nothing is dialled yet."""
+    def __init__(self, address: tuple[str, int], sign: Sign | None = None) -> None:
+        """Name the address; nothing is dialled yet. With `sign`, the questions are signed."""
         self.address: Final = address
+        self._sign: Final = sign
         self._connection: Connection | None = None
 
     async def ask(self, code: int, header: Header | None = None, body: bytes = b"") -> RemotingCommand:
@@ -52,7 +54,7 @@ class Asker:
         command = RemotingCommand.request(code, None if header is None else header.to_ext(), body)
         try:
             if self._connection is None or self._connection.is_closed:
-                self._connection = await connect(*self.address, CONNECT_TIMEOUT_S)
+                self._connection = await connect(*self.address, CONNECT_TIMEOUT_S, sign=self._sign)
             answer = await self._connection.call(command, CALL_TIMEOUT_S)
         except ChannelError as error:
             # A connection on which an answer is late may be one to a host that is gone.

@@ -34,6 +34,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
+from controller_core.access.signing import Sign
 from controller_core.channel.deadlines import ConnectionProgress, ProgressDeadlines
 from controller_core.channel.errors import CallTimeoutError, ConnectionClosedError
 from controller_core.channel.log_rate import LogRate
@@ -73,6 +74,7 @@ class Connection(asyncio.Protocol):
         peer: address of the other end as `host:port`; empty before the connection is made.
         local: address of this end, the same way.
         label: free for the owner, for logs and lookups.
+        sign: signs the requests of this end; None leaves them as they are.
         is_kept: whether the owner's memory budget closes other connections first.
     """
 
@@ -90,6 +92,7 @@ class Connection(asyncio.Protocol):
         self.peer = ""
         self.local = ""
         self.label = ""
+        self.sign: Sign | None = None
         self.is_kept = False
         self._on_made = on_made
         self._unsent_bytes_max = unsent_bytes_max
@@ -169,8 +172,7 @@ class Connection(asyncio.Protocol):
 
         Raises:
             ConnectionClosedError: the connection is over.
-            RemotingUsageError: the command cannot be encoded, is not a request, or too many calls are in
-                flight.
+            RemotingUsageError: the command is invalid or not a request, or too many calls are in flight.
         """
         if len(self._calls) >= CALLS_IN_FLIGHT_MAX:
             raise RemotingUsageError(f"{CALLS_IN_FLIGHT_MAX} calls are in flight to {self.peer}")
@@ -207,6 +209,8 @@ class Connection(asyncio.Protocol):
         """
         if self._closing:
             raise ConnectionClosedError(f"connection to {self.peer} is closed: {self._reason}")
+        if self.sign is not None and not command.is_response:
+            command = self.sign(command)
         self._send_frame(encode(command))
 
     def send_oneway(self, command: RemotingCommand) -> None:
@@ -249,9 +253,8 @@ class Connection(asyncio.Protocol):
         self.local = address_text(transport.get_extra_info("sockname"))
         set_options(transport.get_extra_info("socket"))
         if self._budget is not None:
-            self._transport.set_write_buffer_limits(
-                high=0
-            )  # so that `resume_writing` tells of an empty buffer
+            # So that `resume_writing` tells of an empty buffer.
+            self._transport.set_write_buffer_limits(high=0)
         if self._on_made is not None:
             self._on_made(self)
         self._flush()
@@ -280,8 +283,7 @@ class Connection(asyncio.Protocol):
         try:
             commands: Sequence[RemotingCommand] = self._decoder.feed(data)
         except FrameError as error:
-            damage = error
-            commands = error.commands
+            damage, commands = error, error.commands
         self._reading = True
         try:
             for command in commands:
@@ -351,15 +353,13 @@ class Connection(asyncio.Protocol):
             return failure(request, error)
 
     def _take_opaque(self) -> int:
-        opaque = self._next_opaque
-        self._next_opaque = 1 if opaque == _OPAQUE_MAX else opaque + 1
+        opaque, self._next_opaque = self._next_opaque, self._next_opaque % _OPAQUE_MAX + 1
         return opaque
 
     def _time_out(self, answer: asyncio.Future[RemotingCommand], code: int, timeout_s: float) -> None:
         if not answer.done():
-            answer.set_exception(
-                CallTimeoutError(f"{self.peer} did not answer request {code} within {timeout_s} s")
-            )
+            problem = f"{self.peer} did not answer request {code} within {timeout_s} s"
+            answer.set_exception(CallTimeoutError(problem))
 
     def _flush(self) -> None:
         if not self._unsent or self._closing or self._transport is None:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from controller_core import limits
+from controller_core.access.signing import Sign
 from controller_core.channel.connection import UNSENT_BYTES_MAX, Connection, RequestHandler, refuse
 from controller_core.channel.deadlines import LOOK_S, ProgressDeadlines
 from controller_core.channel.errors import (
@@ -81,6 +82,7 @@ async def connect(
     on_request: RequestHandler = refuse,
     unsent_bytes_max: int = UNSENT_BYTES_MAX,
     client_ssl: ssl.SSLContext | None = None,
+    sign: Sign | None = None,
 ) -> Connection:
     """Dial a peer and return the connection.
 
@@ -91,6 +93,7 @@ async def connect(
         on_request: handler of the peer's own requests; by default each is answered with code 3.
         unsent_bytes_max: bytes that may wait for the peer before it is cut off.
         client_ssl: TLS; None for plain TCP.
+        sign: signs our requests; None for a peer without access control.
 
     Raises:
         PortClosedError: no process listens there.
@@ -108,6 +111,7 @@ async def connect(
         raise PortClosedError(f"{host}:{port}: {error}") from error
     except OSError as error:
         raise ConnectError(f"{host}:{port}: {error}") from error
+    connection.sign = sign
     return connection
 
 

@@ -16,8 +16,10 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Final
 
+from controller_core.access.request_signer import RequestSigner
 from controller_core.groups.history import EventKind
 from controller_core.groups.keys import GroupKey, ReplicaKey
 from controller_core.groups.replies import Outcome
@@ -118,6 +120,7 @@ class Controller:
             leads_newly=lambda: clock.now_ms() - self._leads_since_ms < NEW_LEADER_MS,
             dial_at=self._direct_address,
             broker_ssl=None if tls is None else context_of(tls.broker_client),
+            sign=RequestSigner(Path(settings.credentials_path)) if settings.credentials_path else None,
         )
         self._first_elections = self._make_first_elections()
         self.leader_elections = self._make_leader_elections()

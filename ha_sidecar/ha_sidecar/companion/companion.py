@@ -56,6 +56,7 @@ from ha_sidecar.decisions.broker_facts import (
     with_controller_id,
 )
 from ha_sidecar.decisions.replication_history import ReplicationHistory
+from ha_sidecar.users.watch import UserWatch
 
 BROKER_FORGET_S: Final = 3.0
 BROKER: Final = "the broker"
@@ -72,7 +73,7 @@ class Companion:
         self._config: Final = config
         self._events: Final = EventLog(config.cluster, config.group, config.namespace, "companion")
         self._controllers: Final = Controllers(config.controllers)
-        self._broker: Final = Asker(config.broker)
+        self._broker: Final = Asker(config.broker, config.credentials)
         self._master: Asker | None = None
         self._broker_facts: BrokerFacts | None = None
         self._refusals: Final = RefusalLog(_log)
@@ -97,6 +98,15 @@ class Companion:
                 lambda: self._group_facts,
                 debt_store(config),
             )
+        self._users: UserWatch | None = None
+        if config.keep_users and config.credentials is not None:
+            self._users = UserWatch(
+                config.broker,
+                config.credentials,
+                self._events,
+                lambda: self._broker_facts,
+                lambda: self._group_facts,
+            )
         self._hold: ClientHold | None = None
         self._room: Final = HoldPort(config.hold_port)
         self._fencing: Final = Fencing(config, self._controllers, self._events) if config.fence else None
@@ -107,7 +117,7 @@ class Companion:
         metrics = CompanionMetrics(self._config.cluster, self._config.group, self._known)
         http = HttpServer(
             metrics.text,
-            lambda: readiness(self._identified(), self._group_facts, self._refusals.words(BROKER)),
+            self._readiness,
             self._events,
             {"/v1/handover": self._hand_over, "/v1/leave": self._leave, "/v1/settle": self._settle},
             self._status,
@@ -123,13 +133,17 @@ class Companion:
                 works.append(self._leasing.run())
             if self._revive is not None:
                 works.append(self._revive.run())
+            if self._users is not None:
+                works.append(self._users.run())
             if self._config.hold_ms:
                 self._hold = ClientHold(
                     self._config.broker,
                     self._config.hold_ms,
                     self._group_of_master,
                     self._events,
-                    lambda before, on_successor: is_settled(before, self._group_now, on_successor),
+                    lambda before, on_successor: is_settled(
+                        before, self._group_now, on_successor, self._config.credentials
+                    ),
                     self._room,
                 )
                 works.append(self._hold.run())
@@ -164,7 +178,9 @@ class Companion:
         config = self._config
         if self._is_warm or config.broker_ha is None:
             return
-        self._is_warm = broker.is_master or await warm(config.broker, config.broker_ha, config.cluster)
+        self._is_warm = broker.is_master or await warm(
+            config.broker, config.broker_ha, config.cluster, config.credentials
+        )
 
     async def _watch_group(self) -> None:
         while True:
@@ -201,6 +217,11 @@ class Companion:
             return None
         return group
 
+    def _readiness(self) -> tuple[bool, str]:
+        ready, why = readiness(self._identified(), self._group_facts, self._refusals.words(BROKER))
+        hindrance = "" if self._users is None else self._users.hindrance()
+        return (False, f"{hindrance}; {why}") if ready and hindrance else (ready, why)
+
     def _status(self) -> dict[str, Any]:
         """Return the known facts as one JSON object; null for the unknown ones."""
         broker, missing = self._identified(), self._metadata.missing()
@@ -213,6 +234,7 @@ class Companion:
             "lease": None if self._leasing is None else self._leasing.word,
             "metadata_in_sync": None if missing is None else not missing,
             "metadata_missing": missing,
+            "users_in_sync": None if self._users is None else self._users.in_sync,
         }
 
     async def _pause(self) -> None:
@@ -227,7 +249,7 @@ class Companion:
         if self._master is None or self._master.address != address:
             if self._master is not None:
                 self._master.close()
-            self._master = Asker(address)
+            self._master = Asker(address, self._config.credentials)
         try:
             answer = await self._master.ask(RequestCode.GET_BROKER_EPOCH_CACHE)
             self._refusals.answered(MASTER)
@@ -311,6 +333,7 @@ class Companion:
             None if self._revive is None else self._revive.is_owed,
             None if self._hold is None else self._hold.oneways,
             None if self._hold is None else self._hold.oneways_lost,
+            None if self._users is None else self._users.in_sync,
             None if self._leasing is None else self._leasing.lapses,
         )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from controller_core.access.request_signer import RequestSigner
 from ha_sidecar.address import PORT_MAX, HostPort
 from ha_sidecar.common.options import address, addresses, build_settings, number, require
 
@@ -51,6 +52,10 @@ class CompanionConfig:
             time to start.
         hold_port: where clients may wait for the end of a master that will be killed (see `hold_port`), 0 for
             none; only where the master's address leads there as soon as its pod is being deleted.
+        credentials: directory with the files `username` and `password` of a super user of the brokers, which
+            signs the requests to them. None, or without the files: requests are not signed.
+        keep_users: whether a slave gets the users and rights of its master, and is not ready before
+            (see `users.watch`); needs `credentials`.
         state: the companion's own folder, where the POP checkpoints that it owes outlive its process; the
             command `handover` uses it too. None: the debt ends with the process.
         deadline_s: a handover that is not done by then gives up; stay below the pod's termination grace
@@ -77,6 +82,8 @@ class CompanionConfig:
     broker_metrics: HostPort | None = None
     hold_ms: int = 0
     hold_port: int = 0
+    credentials: RequestSigner | None = None
+    keep_users: bool = False
     state: Path | None = None
     deadline_s: int = 20
 
@@ -98,6 +105,7 @@ class CompanionConfig:
         )
         require(0 <= self.hold_port <= PORT_MAX, f"hold-port {self.hold_port}: 0 to {PORT_MAX}")
         require(not self.hold_port or self.hold_ms > 0, f"hold-port {self.hold_port}: only with hold-ms")
+        require(not self.keep_users or self.credentials is not None, "keep-users needs credentials")
         require(0 <= self.lease_port <= PORT_MAX, f"lease-port {self.lease_port}: 0 to {PORT_MAX}")
         require(self.lease_ms > 0, f"lease-ms {self.lease_ms}: above 0")
         require(self.deadline_s >= 1, f"deadline-s {self.deadline_s}: at least 1")
@@ -126,9 +134,11 @@ def _parse(key: str, text: str) -> object:
             return number(key, text)
         case "fence_after_ms" | "fence_stop_ms" | "lease_ms" | "lease_port":
             return number(key, text)
+        case "credentials":
+            return RequestSigner(Path(text)) if text else None
         case "state":
             return Path(text) if text else None
-        case "fence" | "lease_binds" | "metadata_put_back":
+        case "fence" | "keep_users" | "lease_binds" | "metadata_put_back":
             require(text in ("true", "false"), f"{key.replace('_', '-')} {text!r}: true or false")
             return text == "true"
         case _:

@@ -89,7 +89,7 @@ class Handover:
         """Take the settings."""
         self._config: Final = config
         self._controllers: Final = Controllers(config.controllers)
-        self._broker: Final = Asker(config.broker)
+        self._broker: Final = Asker(config.broker, config.credentials)
         self._askers: Final[dict[str, Asker]] = {}
         self._own: BrokerFacts | None = None
         self._refusals: Final = RefusalLog(_log)
@@ -257,7 +257,7 @@ class Handover:
 
     def _asker(self, address: str) -> Asker:
         if address not in self._askers:
-            self._askers[address] = Asker(host_port(address))
+            self._askers[address] = Asker(host_port(address), self._config.credentials)
         return self._askers[address]
 
 

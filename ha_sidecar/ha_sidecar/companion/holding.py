@@ -41,6 +41,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from controller_core.access.signing import Sign
 from controller_core.channel.asking import Asker, AskError
 from controller_core.channel.refusals import RefusalLog
 from controller_core.remoting.bodies import HARuntimeInfo
@@ -93,6 +94,7 @@ async def is_settled(
     before: GroupFacts,
     controllers: Callable[[], Awaitable[GroupFacts | None]],
     on_successor: Callable[[HostPort], None],
+    sign: Sign | None = None,
 ) -> bool:
     """Say whether clients would be served now at their address, and before that, who could serve them.
 
@@ -108,19 +110,19 @@ async def is_settled(
             return False
         if (successor := master_process_address(now)) is not None:
             on_successor(successor)
-    serves = await _serves(address, before)
+    serves = await _serves(address, before, sign)
     if serves and now is None:
         on_successor(address)
     return serves
 
 
-async def _serves(address: HostPort, before: GroupFacts) -> bool:
+async def _serves(address: HostPort, before: GroupFacts, sign: Sign | None) -> bool:
     """Ask at the address that the dead master announced whether a master answers there that acknowledges.
 
     A new connection each time: where one leads to is decided when it is made. One that still leads here is
     ended.
     """
-    asker = Asker(address)
+    asker = Asker(address, sign)
     try:
         async with asyncio.timeout(ANSWER_WITHIN_S):
             answer = await asker.ask(RequestCode.GET_BROKER_HA_STATUS)

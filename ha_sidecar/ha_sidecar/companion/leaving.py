@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from controller_core.access.signing import Sign
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
@@ -106,7 +107,7 @@ async def _look(config: CompanionConfig) -> tuple[BrokerFacts, GroupFacts, bool]
     Raises:
         LookError: not within `LOOK_TIMEOUT_S`; the text is the last trouble, a refusal in the broker's words.
     """
-    controllers, broker = Controllers(config.controllers), Asker(config.broker)
+    controllers, broker = Controllers(config.controllers), Asker(config.broker, config.credentials)
     controllers.start()
     trouble = "no answer yet"
     try:
@@ -134,7 +135,7 @@ async def _ask_state(
     answer = await broker.ask(RequestCode.GET_BROKER_CONFIG)
     held = settings(answer.body.decode(errors="replace"))
     safe = acknowledges_copies(held) and sees_all_members(own, group)
-    return own, group, safe and await _has_successor(own, group)
+    return own, group, safe and await _has_successor(own, group, config.credentials)
 
 
 def acknowledges_copies(held: Mapping[str, str]) -> bool:
@@ -156,13 +157,13 @@ def sees_all_members(own: BrokerFacts, group: GroupFacts) -> bool:
     return sum(slave.in_sync for slave in own.slaves) == len(group.members) - 1
 
 
-async def _has_successor(own: BrokerFacts, group: GroupFacts) -> bool:
+async def _has_successor(own: BrokerFacts, group: GroupFacts, sign: Sign | None) -> bool:
     """Say whether another broker of the set lives.
 
     A log replica, which cannot succeed, does not answer request 28.
     """
     for _, address in living_members(group, own.broker_id):
-        asker = Asker(host_port(address))
+        asker = Asker(host_port(address), sign)
         try:
             await ask_broker(asker)
         except (AskError, RemotingProtocolError):

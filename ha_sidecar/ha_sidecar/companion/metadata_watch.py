@@ -18,16 +18,10 @@ from typing import Final
 
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.errors import RemotingProtocolError
-from ha_sidecar.address import HostPort
 from ha_sidecar.common import metadata
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.companion.config import CompanionConfig
-from ha_sidecar.decisions.broker_facts import (
-    BrokerFacts,
-    GroupFacts,
-    master_client_address,
-    with_controller_id,
-)
+from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, other_master
 from ha_sidecar.decisions.metadata_comparison import MetadataComparison, PutBack, is_of_topics, put_back
 
 COMPARE_S: Final = 5.0
@@ -54,7 +48,7 @@ class MetadataWatch:
         self._broker: Final = broker
         self._group: Final = group
         self._guard: Final = MetadataComparison()
-        self._own: Final = Asker(config.broker)
+        self._own: Final = Asker(config.broker, config.credentials)
         self._master: Asker | None = None
 
     def missing(self) -> Mapping[str, list[str]] | None:
@@ -84,11 +78,11 @@ class MetadataWatch:
         if broker.is_master:
             await self._look_at_master()
             return
-        address = _other_master(broker, self._group())
+        address = other_master(broker, self._group())
         known_address = None if self._master is None else self._master.address
         if address is None or address != known_address:
             self._guard.forget()
-            self._follow(None if address is None else Asker(address))
+            self._follow(None if address is None else Asker(address, self._config.credentials))
         if self._master is not None:
             slave, master = await metadata.fetch(self._own), await metadata.fetch(self._master)
             self._guard.take_comparison(slave, master, _now_ms())
@@ -147,21 +141,6 @@ class MetadataWatch:
             _log.warning("putting back %s %s: %s", request.file_name, request.name, error)
             return str(error)
         return ""
-
-
-def _other_master(broker: BrokerFacts, group: GroupFacts | None) -> HostPort | None:
-    """Return the master's address, None without a master.
-
-    None too if it is this broker, by the controllers' word, which may come before its own: held against
-    itself it would lack nothing, and what its last master knew would be forgotten for what it knows.
-    """
-    if group is None or group.master_id is None:
-        return None
-    is_itself = (
-        with_controller_id(broker, group).broker_id == group.master_id
-        or broker.address == group.master_address
-    )
-    return None if is_itself else master_client_address(group)
 
 
 def _now_ms() -> int:

@@ -38,6 +38,7 @@ class CompanionState:
     pop_owed: bool | None = None
     held_oneways: int | None = None
     held_oneways_lost: int | None = None
+    users_in_sync: bool | None = None
     lease_lapses: int | None = None
 
 
@@ -121,6 +122,9 @@ def _numbers(known: CompanionState) -> Iterable[tuple[str, str, int | None]]:
     if known.metadata_in_sync is not None:
         text = "1 while the slave knows all topics, groups and offsets that its master knows"
         yield "metadata_in_sync", text, int(known.metadata_in_sync)
+    if known.users_in_sync is not None:
+        text = "1 while the slave has all users and rights of its master"
+        yield "users_in_sync", text, int(known.users_in_sync)
     if known.pop_owed is not None:
         yield (
             "pop_revives_owed",

@@ -25,6 +25,7 @@ from typing import Final
 import aiohttp
 
 from controller_core.channel.asking import Asker, AskError
+from controller_core.channel.http_answers import read_body
 from controller_core.remoting.client_headers import (
     GetOffsetRequestHeader,
     GetOffsetResponseHeader,
@@ -48,7 +49,8 @@ SETTLE_LOOK_S: Final = 0.2
 SETTLE_WITHIN_S: Final = 3.0
 """Limit for a handover: the pod will end after it."""
 PAGE_TIMEOUT_S: Final = 2.0
-PAGE_LINE_BYTES_MAX: Final = 1 << 16
+PAGE_BYTES_MAX: Final = 8 << 20
+"""Of a broker's metrics; a page of a thousand topics has less than 1 MiB."""
 CHECKPOINTS_MAX: Final = 10_000
 """Messages of a revive queue that are searched for checkpoints at once."""
 ACKS_AFTER_MAX: Final = 20_000
@@ -117,7 +119,8 @@ class ReviveWatch:
         self._is_resumed = store is None
         self._continues = False
         self._save_trouble = ""
-        self._own: Final = Asker(config.broker)
+        self._sign: Final = config.credentials
+        self._own: Final = Asker(config.broker, self._sign)
         self._queues = 0
         self._is_followed = False
         self._trouble = ""
@@ -265,10 +268,11 @@ class ReviveWatch:
     async def _refusals(self) -> dict[Consumer, int]:
         timeout = aiohttp.ClientTimeout(total=PAGE_TIMEOUT_S)
         async with (
-            aiohttp.ClientSession(timeout=timeout, read_bufsize=PAGE_LINE_BYTES_MAX) as session,
-            session.get(self._page, raise_for_status=True) as answer,
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(self._page, raise_for_status=True, allow_redirects=False) as answer,
         ):
-            return revive_log.refusals([line.decode(errors="replace") async for line in answer.content])
+            text = (await read_body(answer, PAGE_BYTES_MAX)).decode(errors="replace")
+            return revive_log.refusals(text.splitlines())
 
     # Putting back.
 
@@ -278,7 +282,7 @@ class ReviveWatch:
         if group is None or address is None:
             return
         before, refused = self.put_back, self._debt.refused
-        master = Asker(address)
+        master = Asker(address, self._sign)
         try:
             for owed in self._debt.owed():
                 await self._put_back_queue(master, owed)

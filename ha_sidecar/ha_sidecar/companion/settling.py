@@ -60,11 +60,12 @@ async def _settled_by_companion(http: HostPort | None) -> bool | None:
     if http is None:
         return None
     timeout = aiohttp.ClientTimeout(total=_ANSWER_WITHIN_S)
+    url = f"http://127.0.0.1:{http[1]}/v1/settle"
     try:
         # Its own pod: a companion takes commands from loopback only.
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
-            session.post(f"http://127.0.0.1:{http[1]}/v1/settle", raise_for_status=True) as answer,
+            session.post(url, raise_for_status=True, allow_redirects=False) as answer,
         ):
             owed = (await read_json(answer)).get("pop_revives_owed")
     except (aiohttp.ClientError, TimeoutError, ValueError, AttributeError) as error:
@@ -78,7 +79,7 @@ class _Settler:
 
     def __init__(self, config: CompanionConfig, page: HostPort, store: DebtStore) -> None:
         self._config: Final = config
-        self._own: Final = Asker(config.broker)
+        self._own: Final = Asker(config.broker, config.credentials)
         self._broker: BrokerFacts | None = None
         self._group: GroupFacts | None = None
         events = EventLog(config.cluster, config.group, config.namespace, "handover")

@@ -25,6 +25,7 @@ import json
 import logging
 from typing import Final
 
+from controller_core.access.signing import Sign
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.client_headers import SendMessageRequestHeaderV2
 from controller_core.remoting.codes import RequestCode
@@ -41,15 +42,16 @@ _PROPERTIES: Final = f"TOO_LONG\x01{'-' * (1 << 15)}\x02"
 _log = logging.getLogger(__name__)
 
 
-async def warm(broker: HostPort, ha_address: HostPort, cluster: str) -> bool:
+async def warm(broker: HostPort, ha_address: HostPort, cluster: str, sign: Sign | None = None) -> bool:
     """Send the broker its first request of this kind; say whether it answered. Network errors are not raised.
 
     Args:
         broker: its remoting address.
         ha_address: its HA port.
         cluster: brokerClusterName; brokers have a topic of that name.
+        sign: signs the requests.
     """
-    asker = Asker(broker)
+    asker = Asker(broker, sign)
     try:
         async with asyncio.timeout(WITHIN_S):
             await _greet(ha_address)

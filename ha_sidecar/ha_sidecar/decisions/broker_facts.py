@@ -182,6 +182,21 @@ def with_controller_id(broker: BrokerFacts, group: GroupFacts | None) -> BrokerF
     return replace(broker, broker_id=max(found)[1]) if found else broker
 
 
+def other_master(broker: BrokerFacts, group: GroupFacts | None) -> HostPort | None:
+    """Return the address of the group's master, None without a master.
+
+    None too if it is this broker, by the controllers' word, which may come before its own: held against
+    itself it would lack nothing, and what its last master knew would be forgotten for what it knows.
+    """
+    if group is None or group.master_id is None:
+        return None
+    is_itself = (
+        with_controller_id(broker, group).broker_id == group.master_id
+        or broker.address == group.master_address
+    )
+    return None if is_itself else master_client_address(group)
+
+
 def living_members(group: GroupFacts, besides_id: BrokerId) -> tuple[tuple[BrokerId, str], ...]:
     """Return id and address of those in the SyncStateSet that live, all but one.
 

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from controller_core.access.request_signer import RequestSigner
 from controller_core.channel.asking import AskError
 from controller_core.command_line.output import add_output, show
 from controller_core.command_line.values import HOSTS, NAMES, SEMICOLONS, hosts, names
@@ -42,6 +43,7 @@ def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse's action has
         metavar=NAMES,
         help="topics or groups to leave out; may be repeated",
     )
+    _add_credentials(asks)
     add_output(asks)
     asks.set_defaults(carry_out=_survey)
     permits = commands.add_parser("permission", help="forbid or allow writes to a broker group")
@@ -51,6 +53,7 @@ def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse's action has
     permits.add_argument("--group", required=True, metavar="NAME", help="brokerName of the group")
     _add_addresses(permits, "--brokers", "remoting addresses of the brokers", required=True)
     _add_addresses(permits, "--name-servers", "name servers that learn of the change")
+    _add_credentials(permits)
     add_output(permits)
     permits.set_defaults(carry_out=_permission)
     adopts = commands.add_parser("adopt", help="convert a store that predates controller mode")
@@ -90,6 +93,19 @@ def _add_addresses(
     )
 
 
+def _add_credentials(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--credentials",
+        type=Path,
+        metavar="DIR",
+        help="directory with the files username and password of a super user of the brokers",
+    )
+
+
+def _signer(options: argparse.Namespace) -> RequestSigner | None:
+    return None if options.credentials is None else RequestSigner(options.credentials)
+
+
 def _survey(options: argparse.Namespace) -> int:
     _check_addresses("brokers", options.brokers)
     found = asyncio.run(_survey_brokers(options))
@@ -102,10 +118,11 @@ async def _survey_brokers(options: argparse.Namespace) -> dict[str, Any]:
 
     Report one that does not answer as a problem, because the answers of the others may suffice.
     """
+    sign = _signer(options)
     brokers: list[dict[str, Any]] = []
     for broker_address in options.brokers:
         try:
-            brokers.append((await survey(broker_address)).json())
+            brokers.append((await survey(broker_address, sign)).json())
         except (AskError, RemotingProtocolError) as error:
             brokers.append({"address": broker_address, "problem": str(error)})
     found: dict[str, Any] = {"brokers": brokers}
@@ -114,7 +131,7 @@ async def _survey_brokers(options: argparse.Namespace) -> dict[str, Any]:
         first = next(
             (broker["address"] for broker in brokers if broker.get("broker_id") == 0), options.brokers[0]
         )
-        left = await unread(first, options.ignore)
+        left = await unread(first, options.ignore, sign)
         found["unread"] = [asdict(item) for item in left[:UNREAD_SHOWN_MAX]]
         found["unread_messages"] = sum(item.messages for item in left)
     return found
@@ -124,7 +141,8 @@ def _permission(options: argparse.Namespace) -> int:
     wanted = _PERMISSIONS[options.permission]
     _check_addresses("brokers", options.brokers)
     _check_addresses("name-servers", options.name_servers)
-    asyncio.run(permit(wanted, options.group, options.brokers, options.name_servers))
+    sign = _signer(options)
+    asyncio.run(permit(wanted, options.group, options.brokers, options.name_servers, sign))
     show(options.output, {"permission": int(wanted)})
     return 0
 

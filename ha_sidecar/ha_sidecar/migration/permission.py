@@ -11,6 +11,7 @@ Source: AdminBrokerProcessor.updateBrokerConfig, DefaultRequestProcessor.java of
 from collections.abc import Sequence
 from enum import IntEnum
 
+from controller_core.access.signing import Sign
 from controller_core.channel.asking import Asker
 from controller_core.remoting.client_headers import WritePermOfBrokerRequestHeader
 from controller_core.remoting.codes import RequestCode
@@ -25,7 +26,11 @@ class BrokerPermission(IntEnum):
 
 
 async def permit(
-    permission: BrokerPermission, name: str, brokers: Sequence[str], name_servers: Sequence[str]
+    permission: BrokerPermission,
+    name: str,
+    brokers: Sequence[str],
+    name_servers: Sequence[str],
+    sign: Sign | None = None,
 ) -> None:
     """Give a group's brokers a permission, and tell it to the name servers.
 
@@ -34,12 +39,13 @@ async def permit(
         name: brokerName of the group.
         brokers: host:port each.
         name_servers: host:port each.
+        sign: signs the requests.
 
     Raises:
         AskError: somebody did not answer, or refused.
     """
     for address in brokers:
-        asker = Asker(host_port(address))
+        asker = Asker(host_port(address), sign)
         try:
             body = f"brokerPermission={int(permission)}\n".encode()
             await asker.ask(RequestCode.UPDATE_BROKER_CONFIG, None, body)
@@ -48,7 +54,7 @@ async def permit(
     closes = permission is BrokerPermission.READ
     code = RequestCode.WIPE_WRITE_PERM_OF_BROKER if closes else RequestCode.ADD_WRITE_PERM_OF_BROKER
     for address in name_servers:
-        asker = Asker(host_port(address))
+        asker = Asker(host_port(address), sign)
         try:
             await asker.ask(code, WritePermOfBrokerRequestHeader(name))
         finally:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from controller_core.access.signing import Sign
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.client_headers import GetOffsetRequestHeader, GetOffsetResponseHeader
 from controller_core.remoting.codes import RequestCode
@@ -102,14 +103,14 @@ class BrokerSurvey:
         return asdict(self)
 
 
-async def survey(address: str) -> BrokerSurvey:
-    """Ask a broker who it is and what it has.
+async def survey(address: str, sign: Sign | None = None) -> BrokerSurvey:
+    """Ask a broker who it is and what it has; with `sign`, in signed requests.
 
     Raises:
         AskError: it does not answer.
         RemotingProtocolError: its answer cannot be read.
     """
-    asker = Asker(host_port(address))
+    asker = Asker(host_port(address), sign)
     try:
         config, runtime, known = await _ask_state(asker)
     finally:
@@ -162,18 +163,21 @@ def parse_survey(
         raise RemotingProtocolError(f"{address} does not tell what a broker tells: {error!r}") from error
 
 
-async def unread(address: str, ignored: Collection[str] = ()) -> list[UnreadMessages]:
+async def unread(
+    address: str, ignored: Collection[str] = (), sign: Sign | None = None
+) -> list[UnreadMessages]:
     """Return what consumers have not read, the most first.
 
     Args:
         address: of the broker that takes messages, host:port.
         ignored: topics and groups to leave out.
+        sign: signs the requests.
 
     Raises:
         AskError: it does not answer.
         RemotingProtocolError: its answer cannot be read.
     """
-    asker = Asker(host_port(address))
+    asker = Asker(host_port(address), sign)
     try:
         config, runtime, known = await _ask_state(asker)
         topics, offsets = (table(kind, known.get(kind, b"")) for kind in (TOPICS, OFFSETS))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from controller_core.access.request_signer import RequestSigner
 from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
 from ha_sidecar.common.options import address, addresses, build_settings, number, require
@@ -29,6 +30,8 @@ class ReplicaConfig:
         store: directory of the log, the epoch file and the identity.
         http: where metrics, probes and events are served.
         namespace: Kubernetes namespace, for events.
+        credentials: directory with the files `username` and `password` of a super user of the brokers, which
+            signs the requests to them. None, or without the files: requests are not signed.
         mapped_file_bytes: length of a log file; must equal the brokers' mappedFileSizeCommitLog.
         heartbeat_interval_ms: between heartbeats to each controller.
         heartbeat_timeout_ms: silence after which a controller may take the replica for dead; at least three
@@ -57,6 +60,7 @@ class ReplicaConfig:
     ha_listen: HostPort | None = None
     ha_advertise: HostPort | None = None
     namespace: str = ""
+    credentials: RequestSigner | None = None
     mapped_file_bytes: int = MAPPED_FILE_BYTES_DEFAULT
     heartbeat_interval_ms: int = 1_000
     heartbeat_timeout_ms: int = 10_000
@@ -125,6 +129,8 @@ def _parse(key: str, text: str) -> object:
             return addresses(key, text)
         case "listen" | "http" | "advertise" | "ha_listen" | "ha_advertise":
             return address(key, text)
+        case "credentials":
+            return RequestSigner(Path(text)) if text else None
         case "store":
             return Path(text)
         case (

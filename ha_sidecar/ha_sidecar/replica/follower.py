@@ -254,7 +254,9 @@ class Follower:
             if self._loop.time() - looked_s >= LOOK_AGAIN_S:
                 looked_s, address = self._loop.time(), await self._direct_address(role)
             try:
-                connection = await connect(*host_port(address), CONNECT_TIMEOUT_S)
+                connection = await connect(
+                    *host_port(address), CONNECT_TIMEOUT_S, sign=self._config.credentials
+                )
             except (ChannelError, AddressError) as error:
                 _log.debug("906 to %s: %s", address, error)
             else:

@@ -43,7 +43,7 @@ async def keep_metadata(config: ReplicaConfig, view: FollowedGroup) -> None:
                 if asker is None or asker.address != address:
                     if asker is not None:
                         asker.close()
-                    asker = Asker(address)
+                    asker = Asker(address, config.credentials)
                 snapshot = await metadata.fetch(asker)
                 await asyncio.to_thread(metadata.keep, config.store, snapshot)
             except (AskError, AddressError, RemotingProtocolError) as error:

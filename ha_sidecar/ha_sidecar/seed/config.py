@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from controller_core.access.request_signer import RequestSigner
 from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
 from ha_sidecar.common.options import address, addresses, build_settings, number, require
@@ -29,6 +30,8 @@ class SeedConfig:
         reclaim: take the id back that `advertise` has in the SyncStateSet if no master lives. Only where an
             acknowledgement needs every member of that set.
         min_in_sync: the group's minInSyncReplicas: a master in a smaller set acknowledges nothing.
+        credentials: directory with the files `username` and `password` of a super user of the brokers, which
+            signs the requests to them. None, or without the files: requests are not signed.
         mapped_file_bytes: the group's mappedFileSizeCommitLog.
         attempts: connections in a row that may bring nothing before the seed gives up.
     """
@@ -42,6 +45,7 @@ class SeedConfig:
     advertise: str = ""
     reclaim: bool = False
     min_in_sync: int = 1
+    credentials: RequestSigner | None = None
     mapped_file_bytes: int = MAPPED_FILE_BYTES_DEFAULT
     attempts: int = 30
 
@@ -71,6 +75,8 @@ def _parse(key: str, text: str) -> object:
             return addresses(key, text)
         case "source":
             return address(key, text)
+        case "credentials":
+            return RequestSigner(Path(text)) if text else None
         case "store":
             return Path(text)
         case "advertise":

@@ -25,6 +25,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from controller_core.access.signing import Sign
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
@@ -102,7 +103,7 @@ def find_metadata(config: SeedConfig) -> MetadataSnapshot:
 
 
 async def _ask_members(
-    config: SeedConfig, ask: Callable[[str], Awaitable[T | None]], *, master_first: bool = False
+    config: SeedConfig, ask: Callable[[str, Sign | None], Awaitable[T | None]], *, master_first: bool = False
 ) -> T | None:
     """Return the first answer of a member, None if none comes in time."""
     controllers = Controllers(config.controllers)
@@ -112,7 +113,7 @@ async def _ask_members(
             group = await ask_group_until_answered(controllers, config.group, _note, pause_s=0.1)
             addresses = candidates(group, BrokerId(config.broker_id)) or await _furthest(group, config)
             for address in reversed(addresses) if master_first else addresses:
-                found = await ask(address)
+                found = await ask(address, config.credentials)
                 if found is not None:
                     return found
     except (TimeoutError, UnknownGroupError):
@@ -141,7 +142,7 @@ async def _furthest(group: GroupFacts, config: SeedConfig) -> list[str]:
     }
     if len(group.members) >= config.min_in_sync or living.keys().isdisjoint(group.preceding):
         return []
-    ends = {address: await _log_end(address) for address in living.values()}
+    ends = {address: await _log_end(address, config.credentials) for address in living.values()}
     if None in ends.values():
         return []
     # Of two logs the one with the later epoch has all that the other has and that was acknowledged; so has
@@ -157,33 +158,35 @@ def _note(error: Exception) -> None:
     _log.debug("controllers: %s", error)
 
 
-async def _ha_address(address: str) -> HostPort | None:
+async def _ha_address(address: str, sign: Sign | None) -> HostPort | None:
     async def ask(asker: Asker) -> HostPort | None:
         answer = await asker.ask(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader())
         ha_address = ExchangeHAInfoResponseHeader.from_ext(answer.ext).master_ha_address
         return host_port(ha_address) if ha_address else None
 
-    return await _ask_member(address, "HA address", ask)
+    return await _ask_member(address, sign, "HA address", ask)
 
 
-async def _log_end(address: str) -> tuple[int, int] | None:
-    return await _ask_member(address, "end of its log", ask_log_end)
+async def _log_end(address: str, sign: Sign | None) -> tuple[int, int] | None:
+    return await _ask_member(address, sign, "end of its log", ask_log_end)
 
 
-async def _metadata(address: str) -> MetadataSnapshot | None:
+async def _metadata(address: str, sign: Sign | None) -> MetadataSnapshot | None:
     async def ask(asker: Asker) -> MetadataSnapshot | None:
         return await metadata.fetch(asker) or None
 
-    return await _ask_member(address, "metadata", ask)
+    return await _ask_member(address, sign, "metadata", ask)
 
 
-async def _ask_member(address: str, what: str, ask: Callable[[Asker], Awaitable[T | None]]) -> T | None:
+async def _ask_member(
+    address: str, sign: Sign | None, what: str, ask: Callable[[Asker], Awaitable[T | None]]
+) -> T | None:
     """Ask a member over a connection of its own.
 
     None if it does not answer, or in a way that cannot be read.
     """
     try:
-        asker = Asker(host_port(address))
+        asker = Asker(host_port(address), sign)
         try:
             return await ask(asker)
         finally:

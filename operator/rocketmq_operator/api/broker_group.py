@@ -168,7 +168,7 @@ class BrokerGroupSpec(SpecModel):
             "config",
             ACCESS_CONTROL_KEYS,
             "AccessControl",
-            "belongs to access control, and members do not sign what they ask brokers: remove it",
+            "belongs to access control: set authentication and authorization of the RocketMQCluster",
         ),
         harmful_keys("config", HARMFUL_KEYS),
     )
@@ -293,7 +293,8 @@ class BrokerGroupStatus(StatusModel):
     observed_generation: Annotated[int, Field(ge=0)] = 0
     """The generation that was acted on."""
     conditions: Conditions = ()
-    """Ready, MasterElected, InSync, Progressing, MetadataInSync, PodsAccepted and Paused."""
+    """Ready, MasterElected, InSync, Progressing, MetadataInSync, UsersInSync (of a cluster with users),
+    PodsAccepted and Paused."""
     replicas: Annotated[int, Field(ge=0)] = 0
     """Brokers that exist, for the scale subresource."""
     selector: Annotated[str, Field(max_length=256)] = ""

@@ -1,7 +1,8 @@
 """RocketMQCluster: name servers, controllers and proxies that broker groups of a namespace share."""
 
+import re
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
@@ -11,7 +12,7 @@ from rocketmq_operator.api.conditions import Conditions
 from rocketmq_operator.api.listeners import Listeners, ListenerStatuses
 from rocketmq_operator.api.pods.jvm import Jvm
 from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
-from rocketmq_operator.api.proxy import Proxy
+from rocketmq_operator.api.proxy import Proxy, ProxyMode
 
 VERSION_DEFAULT = "5.5.0"
 IMAGE_LENGTH_MAX = 512
@@ -27,6 +28,41 @@ BY_ADDRESS_PREFIXES = ("5.0.", "5.1.0")
 for them."""
 CERTIFICATE_DAYS_MAX = 3_650
 _DNS_NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+VERSION_PATTERN: Final = "^5[.]([3-9]|[1-9][0-9]+)[.]"
+"""Versions of RocketMQ that have users (ACL 2.0): since 5.3.0. Source: RocketMQ 5.5.0 AuthConfig.java."""
+
+
+class AuthenticationType(StrEnum):
+    """How brokers know a client."""
+
+    NONE = "None"
+    """Not at all."""
+    SIGNATURE = "Signature"
+    """Each request carries a user's name and a signature made with the user's password."""
+
+
+class AuthorizationType(StrEnum):
+    """How brokers decide what a client may do."""
+
+    NONE = "None"
+    """Every known user may do everything."""
+    SIMPLE = "Simple"
+    """A user may do what its rights allow; a super user everything."""
+
+
+class Authentication(SpecModel):
+    """How brokers know a client."""
+
+    type: AuthenticationType = AuthenticationType.NONE
+    """None, or Signature: brokers refuse requests without a user's signature. The operator makes a super user
+    for itself, for controllers, brokers and log replicas, in the Secret <cluster>-broker-credentials."""
+
+
+class Authorization(SpecModel):
+    """How brokers decide what a client may do."""
+
+    type: AuthorizationType = AuthorizationType.NONE
+    """None, or Simple: a user may do what its rights allow. Needs authentication."""
 
 
 class NameServersSpec(SpecModel):
@@ -161,10 +197,48 @@ class TlsSpec(SpecModel):
     """How long certificates are valid."""
 
 
+_RIGHTS_NEED_USERS = Rule(
+    name="RightsWithoutUsers",
+    expression="self.authorization.type == 'None' || self.authentication.type != 'None'",
+    message="'authorization.type is ' + self.authorization.type + ' with authentication.type ' + "
+    "self.authentication.type + ': rights belong to users; set authentication.type to Signature'",
+    holds=lambda spec: not spec.has_rights or spec.has_users,
+    problem=lambda spec: (
+        f"authorization.type is {spec.authorization.type} with authentication.type "
+        f"{spec.authentication.type}: rights belong to users; set authentication.type to Signature"
+    ),
+)
+_USERS_NEED_VERSION = Rule(
+    name="VersionWithoutUsers",
+    expression=f"self.authentication.type == 'None' || self.version.matches('{VERSION_PATTERN}')",
+    message="'authentication.type is ' + self.authentication.type + ' with version ' + self.version + "
+    "': RocketMQ has users since 5.3.0'",
+    holds=lambda spec: not spec.has_users or re.match(VERSION_PATTERN, spec.version) is not None,
+    problem=lambda spec: (
+        f"authentication.type is {spec.authentication.type} with version {spec.version}: "
+        "RocketMQ has users since 5.3.0"
+    ),
+)
+_USERS_WITHOUT_PROXY = Rule(
+    name="ProxyWithUsers",
+    expression="self.authentication.type == 'None' || self.proxy.mode == 'None'",
+    message="'authentication.type is ' + self.authentication.type + ' with proxy.mode ' + self.proxy.mode + "
+    "': the operator does not give proxies credentials yet; set proxy.mode to None'",
+    holds=lambda spec: not spec.has_users or spec.proxy.mode is ProxyMode.NONE,
+    problem=lambda spec: (
+        f"authentication.type is {spec.authentication.type} with proxy.mode {spec.proxy.mode}: "
+        "the operator does not give proxies credentials yet; set proxy.mode to None"
+    ),
+)
+
+
 class RocketMQClusterSpec(SpecModel):
     """What a person asks of a cluster."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
+        _RIGHTS_NEED_USERS,
+        _USERS_NEED_VERSION,
+        _USERS_WITHOUT_PROXY,
         Rule(
             name="OlderProtocol",
             expression="!self.version.startsWith('5.0.') && self.version != '5.1.0'",
@@ -194,8 +268,22 @@ class RocketMQClusterSpec(SpecModel):
     """Certificates of the cluster's processes."""
     listeners: Listeners = ()
     """How clients outside the network of the pods reach the brokers; clients inside need none."""
+    authentication: Authentication = Authentication()
+    """How brokers know a client."""
+    authorization: Authorization = Authorization()
+    """How brokers decide what a client may do."""
     paused: bool = False
     """Whether the operator only looks and reports, and changes nothing."""
+
+    @property
+    def has_users(self) -> bool:
+        """Whether brokers refuse requests without a user's signature."""
+        return self.authentication.type is not AuthenticationType.NONE
+
+    @property
+    def has_rights(self) -> bool:
+        """Whether brokers look at the rights of a user."""
+        return self.authorization.type is not AuthorizationType.NONE
 
     @property
     def rocketmq_image(self) -> str:

@@ -10,6 +10,8 @@ None, not an error.
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
+from controller_core.access.signing import Credentials
+
 Json = dict[str, Any]
 EVENTS_MAX = 200
 """About one object. Kubernetes counts equal ones up and keeps each for an hour, so one has few."""
@@ -97,21 +99,28 @@ class CompanionApi(Protocol):
 class BrokerApi(Protocol):
     """Masters of broker groups, and name servers.
 
-    Every call raises `PeerUnavailableError`, `RequestRefusedError` where there is an answer.
+    Every call raises `PeerUnavailableError`, `RequestRefusedError` where there is an answer. With credentials
+    a request is signed, for brokers with users.
     """
 
-    async def read(self, address: str, kind: str, name: str) -> Json | None:
+    async def read(
+        self, address: str, kind: str, name: str, credentials: Credentials | None = None
+    ) -> Json | None:
         """Return a Topic or ConsumerGroup as the broker at host:port has it, in Java's words.
 
         Return None if the broker does not have it.
         """
         ...
 
-    async def write(self, address: str, kind: str, config: Json) -> None:
+    async def write(
+        self, address: str, kind: str, config: Json, credentials: Credentials | None = None
+    ) -> None:
         """Make or change one; in `attributes` those that change, with `+` before the key."""
         ...
 
-    async def delete(self, address: str, kind: str, name: str) -> None:
+    async def delete(
+        self, address: str, kind: str, name: str, credentials: Credentials | None = None
+    ) -> None:
         """Have a broker forget one, with messages or offsets; a missing one is not an error."""
         ...
 

@@ -13,8 +13,10 @@ Source: RocketMQ 5.3.3 AdminBrokerProcessor.java, DefaultRequestProcessor.java o
 """
 
 import json
+from functools import partial
 from typing import Any, Final
 
+from controller_core.access.signing import Credentials, Sign, signed
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting import lenient_json
 from controller_core.remoting.client_headers import (
@@ -36,35 +38,46 @@ _TABLE: Final = "subscriptionGroupTable"
 class BrokersClient:
     """`BrokerApi` over remoting."""
 
-    async def read(self, address: str, kind: str, name: str) -> Json | None:
+    async def read(
+        self, address: str, kind: str, name: str, credentials: Credentials | None = None
+    ) -> Json | None:
         """Return a topic or consumer group as the broker at host:port has it, None if it has none."""
+        sign = _sign(credentials)
         if kind == TOPIC_KIND.kind:
             try:
-                body = await _answer(address, RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader(name))
+                header = GetTopicConfigRequestHeader(name)
+                body = await _answer(address, RequestCode.GET_TOPIC_CONFIG, header, sign=sign)
             except _MissingError:
                 return None
             return _object(address, _decoded(address, body))
-        body = await _answer(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        body = await _answer(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, sign=sign)
         table = _object(address, _object(address, _decoded(address, body)).get(_TABLE))
         return _object(address, table[name]) if name in table else None
 
-    async def write(self, address: str, kind: str, config: Json) -> None:
+    async def write(
+        self, address: str, kind: str, config: Json, credentials: Credentials | None = None
+    ) -> None:
         """Make or change a topic or consumer group; raise `RequestRefusedError` if the broker would not."""
+        sign = _sign(credentials)
         if kind == TOPIC_KIND.kind:
             attributes = config.get("attributes") or {}
             header = CreateTopicRequestHeader.of_config(config["topicName"], config, attributes)
-            await _answer(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+            await _answer(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header, sign=sign)
         else:
             body = json.dumps(config).encode()
-            await _answer(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+            await _answer(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body, sign=sign)
 
-    async def delete(self, address: str, kind: str, name: str) -> None:
+    async def delete(
+        self, address: str, kind: str, name: str, credentials: Credentials | None = None
+    ) -> None:
         """Have a broker forget a topic with its messages, or a consumer group with its offsets."""
+        sign = _sign(credentials)
         if kind == TOPIC_KIND.kind:
-            await _answer(address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(name))
+            topic = DeleteTopicRequestHeader(name)
+            await _answer(address, RequestCode.DELETE_TOPIC_IN_BROKER, topic, sign=sign)
         else:
             header = DeleteSubscriptionGroupRequestHeader(name, clean_offset=True)
-            await _answer(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+            await _answer(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header, sign=sign)
 
     async def delete_route(self, address: str, cluster: str, topic: str) -> None:
         """Have the name server at host:port forget a topic's routes to the brokers of a cluster."""
@@ -76,9 +89,19 @@ class _MissingError(RequestRefusedError):
     """The topic does not exist in the broker."""
 
 
-async def _answer(address: str, code: RequestCode, header: Header | None = None, body: bytes = b"") -> bytes:
+def _sign(credentials: Credentials | None) -> Sign | None:
+    return None if credentials is None else partial(signed, credentials=credentials)
+
+
+async def _answer(
+    address: str,
+    code: RequestCode,
+    header: Header | None = None,
+    body: bytes = b"",
+    sign: Sign | None = None,
+) -> bytes:
     host, _, port = address.rpartition(":")
-    asker = Asker((host, int(port)))
+    asker = Asker((host, int(port)), sign)
     try:
         return (await asker.ask(code, header, body)).body
     except AskError as error:

@@ -237,7 +237,7 @@ class ControllersClient:
 
 
 def _redirected(url: str, location: str) -> str:
-    """Return the leader's URL for a change: another host, but the same path.
+    """Return the leader's URL for a change: another host, but the same path by the same protocol.
 
     Raises:
         PeerUnavailableError: it is another URL, to which neither the change nor the token must go.
@@ -246,9 +246,9 @@ def _redirected(url: str, location: str) -> str:
         before, after = URL(url), URL(location)
     except ValueError as error:
         raise PeerUnavailableError(f"a controller redirects to {location[:200]!r}") from error
-    if (after.scheme, after.raw_path_qs) != (before.scheme, before.raw_path_qs):
+    if not after.raw_host or after.raw_path_qs != before.raw_path_qs:
         raise PeerUnavailableError(f"a controller redirects {before.raw_path_qs} to {location[:200]!r}")
-    return location
+    return str(after.with_scheme(before.scheme))
 
 
 def _event(line: bytes) -> tuple[Json, int]:

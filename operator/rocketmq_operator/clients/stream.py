@@ -101,7 +101,11 @@ class HttpStream:
     async def _page(self, kind: str, namespace: str, options: dict[str, str]) -> Json:
         try:
             async with self._session.get(
-                self._url(kind, namespace), params=options, headers=self._headers(), timeout=LIST_TIMEOUT
+                self._url(kind, namespace),
+                params=options,
+                headers=self._headers(),
+                timeout=LIST_TIMEOUT,
+                allow_redirects=False,
             ) as response:
                 await _checked(kind, response)
                 return bounded_json.decode_object(await read_body(response))
@@ -121,7 +125,11 @@ class HttpStream:
         }
         try:
             async with self._session.get(
-                self._url(kind, namespace), params=options, headers=self._headers(), timeout=WATCH_TIMEOUT
+                self._url(kind, namespace),
+                params=options,
+                headers=self._headers(),
+                timeout=WATCH_TIMEOUT,
+                allow_redirects=False,
             ) as response:
                 await _checked(kind, response)
                 async for line in _lines(response.content):

@@ -10,6 +10,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
+from controller_core.access.signing import Credentials
 from rocketmq_operator.api.names import API_VERSION, FAILOVER_KIND
 from rocketmq_operator.clients.api import Json, KubeApi, RequestRefusedError, RetryLaterError
 from rocketmq_operator.clients.certificates import CertificateError
@@ -33,6 +34,7 @@ from rocketmq_operator.plan.common.actions import (
     WriteMetadata,
 )
 from rocketmq_operator.plan.group.observed import ObservedGroup
+from rocketmq_operator.plan.metadata.observed import ObservedMetadata
 
 _EFFECT_ELSEWHERE: Final = frozenset({"StatefulSet", "Deployment", FAILOVER_KIND.kind})
 """Kinds whose change shows in more than the answer to the write: pods come and go; a record is not a
@@ -96,14 +98,18 @@ async def _execute(context: PassContext, observed: ObservedResource, step: Step)
         case ChangeMembers(action=action, member=member):
             await _change_members(context, observed, action, member)
         case WriteMetadata(kind=kind, address=address, config=config):
-            await context.environment.brokers.write(address, kind, config)
+            await context.environment.brokers.write(address, kind, config, _credentials(observed))
         case DeleteMetadata(kind=kind, name=name, address=address):
-            await context.environment.brokers.delete(address, kind, name)
+            await context.environment.brokers.delete(address, kind, name, _credentials(observed))
         case WriteAuthority() | IssueCertificates():
             await kube.apply(_certificates(observed, step))
         case DeleteRoute(cluster=cluster, topic=topic, address=address):
             await context.environment.brokers.delete_route(address, cluster, topic)
     return None
+
+
+def _credentials(observed: ObservedResource) -> Credentials | None:
+    return observed.credentials if isinstance(observed, ObservedMetadata) else None
 
 
 def _certificates(observed: ObservedResource, step: WriteAuthority | IssueCertificates) -> Json:
@@ -128,7 +134,7 @@ async def _change_members(context: PassContext, observed: ObservedResource, acti
     if not isinstance(observed, ObservedCluster):
         raise TypeError(f"cannot change controllers of a {observed.owner.kind}")
     owner = observed.owner
-    controllers = context.environment.controllers_of(owner.namespace, owner.name, observed.token)
+    controllers = context.environment.controllers_of(owner.namespace, owner.name, observed.secrets.token)
     await controllers.change_members(action, member)
 
 

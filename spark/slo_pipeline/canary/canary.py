@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from controller_core.access.signing import Sign
 from slo_pipeline.canary.gaps import WriteGaps
 from slo_pipeline.canary.metrics import CanaryMetrics
 from slo_pipeline.canary.reader import Reader
@@ -39,6 +40,7 @@ class CanarySettings:
         rate: sends per second.
         queues: queues to make the topic with.
         segment_s: time between two flushes.
+        sign: signs the requests; None for brokers without access control.
     """
 
     name_servers: Sequence[tuple[str, int]]
@@ -47,6 +49,7 @@ class CanarySettings:
     rate: float = 20.0
     queues: int = 1
     segment_s: float = 60.0
+    sign: Sign | None = None
 
 
 class Canary:
@@ -58,7 +61,7 @@ class Canary:
         self._clock = AnchoredClock()
         self._routes_seen = 0
         group, topic = settings.group, settings.topic
-        self._route = RouteWatcher(settings.name_servers, group, topic, self._route_changed)
+        self._route = RouteWatcher(settings.name_servers, group, topic, self._route_changed, settings.sign)
         self._reader = Reader(
             group,
             topic,
@@ -67,6 +70,7 @@ class Canary:
             clock=self._clock,
             metrics=metrics,
             gaps=WriteGaps(round(NS_PER_S / settings.rate)),
+            sign=settings.sign,
         )
         self._sender = Sender(
             group,
@@ -78,6 +82,7 @@ class Canary:
             sink=sink,
             clock=self._clock,
             metrics=metrics,
+            sign=settings.sign,
         )
 
     def stop(self) -> None:

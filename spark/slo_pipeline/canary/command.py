@@ -12,6 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
+from controller_core.access.request_signer import RequestSigner
 from controller_core.command_line.program import MisuseError
 from controller_core.command_line.values import DURATION, HOSTS, SEMICOLONS, hosts, positive_duration
 from slo_pipeline.canary.canary import Canary, CanarySettings
@@ -53,6 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar=DURATION,
         help="time of a segment (default: 60s)",
     )
+    parser.add_argument(
+        "--credentials",
+        type=Path,
+        metavar="DIR",
+        help="directory with the files username and password of a user of the brokers",
+    )
     parser.add_argument("--http", metavar="HOST:PORT", help="serve /metrics, /livez and /v1/gaps")
 
 
@@ -80,6 +87,7 @@ def _settings(args: argparse.Namespace) -> CanarySettings:
         rate=args.rate,
         queues=args.queues,
         segment_s=args.segment_duration,
+        sign=None if args.credentials is None else RequestSigner(args.credentials),
     )
 
 

@@ -10,6 +10,7 @@ first result of each operation.
 
 import asyncio
 
+from controller_core.access.signing import Sign
 from controller_core.channel import ConnectError, Connection, connect
 
 DIAL_S_MAX = 1.0
@@ -24,8 +25,10 @@ class Link:
         dialled: how many connections were made: a change says that the peer may have lost what it had.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sign: Sign | None = None) -> None:
+        """Start without a connection; with `sign`, requests are signed."""
         self.dialled = 0
+        self._sign = sign
         self._address = ""
         self._connection: Connection | None = None
         self._dial: asyncio.Task[Connection] | None = None
@@ -77,7 +80,7 @@ class Link:
         host, _, port = address.rpartition(":")
         if not port.isdigit():
             raise ConnectError(f"{address!r} is not host:port")
-        connection = await connect(host.strip("[]"), int(port), DIAL_S_MAX)
+        connection = await connect(host.strip("[]"), int(port), DIAL_S_MAX, sign=self._sign)
         self.dialled += 1
         self._connection = connection
         return connection

@@ -9,6 +9,7 @@ time alone.
 import asyncio
 import logging
 
+from controller_core.access.signing import Sign
 from controller_core.channel import ChannelError
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.errors import RemotingProtocolError
@@ -56,6 +57,7 @@ class Reader:
         clock: AnchoredClock,
         metrics: CanaryMetrics,
         gaps: WriteGaps,
+        sign: Sign | None = None,
     ) -> None:
         self._group = group
         self._topic = topic
@@ -64,7 +66,7 @@ class Reader:
         self._clock = clock
         self._metrics = metrics
         self._gaps = gaps
-        self._link = Link()
+        self._link = Link(sign)
         self._plan = ReadPlan()
         self._seen = ("", 0)
 

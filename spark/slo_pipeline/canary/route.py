@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from controller_core.access.signing import Sign
 from controller_core.channel import ChannelError, Connection, connect
 from controller_core.remoting import lenient_json
 from controller_core.remoting.codes import RequestCode, ResponseCode
@@ -55,13 +56,23 @@ class RouteWatcher:
         group: str,
         topic: str,
         on_change: Callable[[Route, Route], None],
+        sign: Sign | None = None,
     ) -> None:
-        """Describe the watcher; `on_change(before, now)` is called when the master's address changed."""
+        """Describe the watcher.
+
+        Args:
+            name_servers: host and port of each.
+            group: brokerName.
+            topic: the canary's topic.
+            on_change: called with the old and the new route when the master's address changed.
+            sign: signs the questions.
+        """
         self.route = Route()
         self._name_servers = name_servers
         self._group = group
         self._topic = topic
         self._on_change = on_change
+        self._sign = sign
         self._poke = asyncio.Event()
         self._connection: Connection | None = None
         self._at = 0
@@ -115,7 +126,7 @@ class RouteWatcher:
     async def _call(self, request: RemotingCommand) -> RemotingCommand:
         if self._connection is None or self._connection.is_closed:
             host, port = self._name_servers[self._at]
-            self._connection = await connect(host, port, CALL_TIMEOUT_S)
+            self._connection = await connect(host, port, CALL_TIMEOUT_S, sign=self._sign)
         return await self._connection.call(request, CALL_TIMEOUT_S)
 
 

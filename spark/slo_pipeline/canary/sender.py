@@ -12,6 +12,7 @@ it was tried twice.
 import asyncio
 import dataclasses
 
+from controller_core.access.signing import Sign
 from controller_core.channel import CallTimeoutError, ConnectError, ConnectionClosedError
 from controller_core.remoting.client_headers import SendMessageResponseHeader
 from controller_core.remoting.codes import ResponseCode
@@ -55,6 +56,7 @@ class Sender:
         sink: SegmentSink,
         clock: AnchoredClock,
         metrics: CanaryMetrics,
+        sign: Sign | None = None,
     ) -> None:
         """Describe the sender.
 
@@ -68,6 +70,7 @@ class Sender:
             sink: takes the rows.
             clock: this process's.
             metrics: this canary's.
+            sign: signs the sends.
         """
         self._group = group
         self._topic = topic
@@ -78,7 +81,7 @@ class Sender:
         self._sink = sink
         self._clock = clock
         self._metrics = metrics
-        self._link = Link()
+        self._link = Link(sign)
         # Unique over restarts without a file: a canary sends far fewer than a million messages per second.
         self._next_sequence = clock.utc_ns() // 1_000
         self._under_way: set[asyncio.Task[None]] = set()

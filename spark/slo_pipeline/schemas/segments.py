@@ -55,7 +55,7 @@ SAMPLES: Final = pa.schema(
             "instance_uid", pa.string()
         ),  # changes when the process or pod is another one; "" if unknown
         pa.field("embedded_ts", TIMESTAMP_US),  # the timestamp in the exposition, where there was one
-        pa.field("series", pa.int64()),  # `schemas.series_ids`; null or missing in segments of version 1
+        pa.field("series", pa.int64()),  # of metric and labels; missing in segments of version 1
     ]
 )
 ADDED_COLUMNS: Final = frozenset({"series"})

@@ -1,10 +1,10 @@
-"""The 64-bit id of a series: equal exactly for samples of one metric, one set of labels and one instance.
+"""The 64-bit id of a metric and its labels, which with the instance tells a series.
 
-Problem: a reader of millions of samples would compare the labels of each with those of the next. Shape: two
-digests of texts, of the metric with its labels in order of their names and of the instance, joined by
-exclusive or. A writer computes the first one once for each series and not for each sample; a reader of
-segments without ids computes the same. Never: the id is not a place in a list, so that it is the same in
-every segment and for every writer.
+Problem: a reader of millions of samples would compare the labels of each with those of the next. Shape: a
+digest of the metric and the labels in order of their names. A writer computes it once for each series and not
+for each sample; a reader of segments without ids computes the same. The instance is not part of it: members
+of a group expose the same labels, and an id that they share takes a third of the disk. Never: the id is not a
+place in a list, so that it is the same in every segment and for every writer.
 
 Source: docs/reference/segments.md.
 """
@@ -15,19 +15,14 @@ from collections.abc import Iterable
 _DIGEST_BYTES = 8
 
 
-def metric_digest(metric: str, labels: Iterable[tuple[str, str]]) -> int:
-    """Return the digest of a metric and its labels, in whatever order these are."""
+def series_id(metric: str, labels: Iterable[tuple[str, str]]) -> int:
+    """Return the id of a metric and its labels, in whatever order these are, as a signed number."""
     return _digest(b"series", [metric, *(text for label in sorted(labels) for text in label)])
 
 
 def instance_digest(instance: str) -> int:
-    """Return the digest of an instance."""
+    """Return a number for an instance, to tell the series of two instances in memory."""
     return _digest(b"instance", [instance])
-
-
-def series_id(metric: str, labels: Iterable[tuple[str, str]], instance: str) -> int:
-    """Return the id of a series as the signed number that a segment holds."""
-    return metric_digest(metric, labels) ^ instance_digest(instance)
 
 
 def _digest(kind: bytes, texts: Iterable[str]) -> int:

@@ -115,17 +115,13 @@ def _batch(
 ) -> pa.RecordBatch:
     rows = pa.array(place, pa.int32())
     plain = [sorted((name, text) for name, text in one.items() if name != NAME_LABEL) for one in series]
-    instances = [one.get(INSTANCE, "") for one in series]
-    ids = [
-        series_id(one.get(NAME_LABEL, ""), labels, instance)
-        for one, labels, instance in zip(series, plain, instances, strict=True)
-    ]
+    ids = [series_id(one.get(NAME_LABEL, ""), labels) for one, labels in zip(series, plain, strict=True)]
     columns = {
         "ts": pa.array(ts_us, SAMPLES.field("ts").type),
         "metric": pa.array([one.get(NAME_LABEL, "") for one in series], pa.string()).take(rows),
         "labels": pa.array(plain, SAMPLES.field("labels").type).take(rows),
         "value": pa.array(values, pa.float64()),
-        "instance": pa.array(instances, pa.string()).take(rows),
+        "instance": pa.array([one.get(INSTANCE, "") for one in series], pa.string()).take(rows),
         "instance_uid": pa.repeat(pa.scalar(""), len(values)),
         "embedded_ts": pa.nulls(len(values), SAMPLES.field("embedded_ts").type),
         "series": pa.array(ids, pa.int64()).take(rows),

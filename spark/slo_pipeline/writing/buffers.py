@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from slo_pipeline.formats.exposition import Sample, Series
 from slo_pipeline.schemas import SEGMENTS
 from slo_pipeline.schemas.names import SAMPLES_TABLE
-from slo_pipeline.schemas.series_ids import instance_digest, metric_digest
+from slo_pipeline.schemas.series_ids import series_id
 
 SAMPLES_BUFFERED_MAX = 1_000_000
 """32 bytes each; at 20,000 a second it is a segment of 50 s."""
@@ -171,10 +171,9 @@ class _Named:
 
     metric: pa.Array
     labels: pa.Array
-    digest: pa.Array
+    ids: pa.Array
     instance: pa.Array
     uid: pa.Array
-    instance_digest: pa.Array
 
     @classmethod
     def of(cls, series: Sequence[Series], instances: Sequence[tuple[str, str]]) -> Self:
@@ -182,10 +181,9 @@ class _Named:
         return cls(
             pa.array([one.metric for one in series], pa.string()),
             pa.array(labels, SEGMENTS[SAMPLES_TABLE].field("labels").type),
-            pa.array([metric_digest(one.metric, one.labels) for one in series], pa.int64()),
+            pa.array([series_id(one.metric, one.labels) for one in series], pa.int64()),
             pa.array([name for name, _ in instances], pa.string()),
             pa.array([uid for _, uid in instances], pa.string()),
-            pa.array([instance_digest(name) for name, _ in instances], pa.int64()),
         )
 
 
@@ -213,11 +211,7 @@ class _SampleParts:
                 named.instance.take(rows["instance"]),
                 named.uid.take(rows["instance"]),
                 _call("if_else", stamped, rows["embedded"], nothing).cast(schema.field("embedded_ts").type),
-                _call(
-                    "bit_wise_xor",
-                    named.digest.take(rows["series"]),
-                    named.instance_digest.take(rows["instance"]),
-                ),
+                named.ids.take(rows["series"]),
             ],
             schema=schema,
         )

@@ -45,11 +45,13 @@ def test_pods_and_own_addresses_are_here_and_machines_beyond_a_gateway_are_not(
     assert found(node) == frozenset()
 
 
-def test_a_machine_beside_the_gateway_is_not_here(node: SmallNode) -> None:
+def test_a_pod_with_a_route_of_its_own_is_here_and_other_machines_of_a_link_are_not(node: SmallNode) -> None:
     old, new = node.host("IPv4", "old"), node.host("IPv4", "new")
-    assert found(node, old, new) == {old, new}, "each has a link of its own, as pods have with some plug-ins"
-    ip(node, f"route add {OUTSIDE['IPv4']} via {new}")
-    assert found(node, old, new) == {old}, "the link to a gateway leads to other machines too"
+    assert found(node, old, new) == frozenset(), "the node may share these links with other machines"
+    ip(node, f"route add {old} dev old")
+    assert found(node, old, new) == {old}
+    ip(node, f"route add {OUTSIDE['IPv4']} via {old}")
+    assert found(node, old) == frozenset(), "a link to a gateway leads to other machines too"
 
 
 def test_pods_are_unknown_on_a_bridge_with_another_network(node: SmallNode) -> None:

@@ -144,7 +144,7 @@ def _series(number: int, from_us: int, points: int) -> pa.Table:
             pa.repeat(pa.scalar(f"broker-{number % 20}"), points),
             pa.repeat(pa.scalar(""), points),
             pa.nulls(points, SAMPLES.field("embedded_ts").type),
-            pa.repeat(pa.scalar(series_id(METRIC, labels, f"broker-{number % 20}"), pa.int64()), points),
+            pa.repeat(pa.scalar(series_id(METRIC, labels), pa.int64()), points),
         ],
         schema=SAMPLES,
     )  # fmt: skip

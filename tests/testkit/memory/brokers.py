@@ -7,6 +7,7 @@ refused, also with the same value.
 import copy
 from typing import Any
 
+from controller_core.access.signing import Credentials
 from rocketmq_operator.clients.api import PeerUnavailableError, RequestRefusedError
 
 Json = dict[str, Any]
@@ -22,6 +23,7 @@ class MemoryBrokers:
         refused: names that brokers refuse to take or to forget.
         routes: (address of a name server, cluster, topic) of each route that was deleted.
         calls: the requests that change something, in words.
+        credentials: the user whose signature brokers ask for; None for none.
     """
 
     def __init__(self) -> None:
@@ -30,13 +32,20 @@ class MemoryBrokers:
         self.refused: set[str] = set()
         self.routes: list[tuple[str, str, str]] = []
         self.calls: list[str] = []
+        self.credentials: Credentials | None = None
 
-    async def read(self, address: str, kind: str, name: str) -> Json | None:
+    async def read(
+        self, address: str, kind: str, name: str, credentials: Credentials | None = None
+    ) -> Json | None:
         """Return what the broker has."""
+        self._authenticate(address, credentials)
         return copy.deepcopy(self._table(address).get((kind, name)))
 
-    async def write(self, address: str, kind: str, config: Json) -> None:
+    async def write(
+        self, address: str, kind: str, config: Json, credentials: Credentials | None = None
+    ) -> None:
         """Make or change one."""
+        self._authenticate(address, credentials)
         name = config["topicName" if kind == "Topic" else "groupName"]
         table = self._table(address)
         self._take(f"write {kind} {name} at {address}", name)
@@ -50,8 +59,11 @@ class MemoryBrokers:
             attributes[key[1:]] = value
         table[kind, name] = copy.deepcopy(config) | {"attributes": attributes}
 
-    async def delete(self, address: str, kind: str, name: str) -> None:
+    async def delete(
+        self, address: str, kind: str, name: str, credentials: Credentials | None = None
+    ) -> None:
         """Forget one."""
+        self._authenticate(address, credentials)
         table = self._table(address)
         self._take(f"delete {kind} {name} at {address}", name)
         table.pop((kind, name), None)
@@ -60,6 +72,10 @@ class MemoryBrokers:
         """Forget a topic's routes."""
         self._table(address)
         self.routes.append((address, cluster, topic))
+
+    def _authenticate(self, address: str, credentials: Credentials | None) -> None:
+        if self.credentials is not None and credentials != self.credentials:
+            raise RequestRefusedError(f"{address}: request was answered 16: check signature failed")
 
     def _take(self, words: str, name: str) -> None:
         self.calls.append(words)

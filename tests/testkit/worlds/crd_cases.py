@@ -13,6 +13,7 @@ CLUSTER_SPEC: Json = {}
 GROUP_SPEC: Json = {"cluster": "main", "storage": {"size": "1Gi"}}
 REPORT_SPEC: Json = {"schedule": "17 * * * *"}
 METADATA_SPEC: Json = {"cluster": "main"}
+_USERS: Json = {"authentication": {"type": "Signature"}}
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,9 @@ REFUSALS = (
         {"proxy": {"config": {"grpcServerPort": "9000"}}},
         ("proxy.config.grpcServerPort",),
     ),
+    RefusedChange("rights alone", "RocketMQCluster", {"authorization": {"type": "Simple"}}, ("Simple",)),
+    RefusedChange("users before 5.3", "RocketMQCluster", _USERS | {"version": "5.2.0"}, ("5.2.0",)),
+    RefusedChange("users with a proxy", "RocketMQCluster", _USERS | {"proxy": {"mode": "Local"}}, ("Local",)),
     RefusedChange(
         "two copies on one member",
         "BrokerGroup",

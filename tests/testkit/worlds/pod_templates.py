@@ -7,6 +7,7 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.names import API_VERSION
 from rocketmq_operator.plan.cluster import children as cluster_children
 from rocketmq_operator.plan.cluster import proxies
+from rocketmq_operator.plan.cluster.observed import ClusterSecrets
 from rocketmq_operator.plan.common.objects import Owner
 from rocketmq_operator.plan.group import children as group_children
 from testkit.worlds.crd_cases import GROUP_SPEC, merged
@@ -38,7 +39,9 @@ def workloads(cluster: Json | None = None, group: Json | None = None) -> dict[st
         cluster_children.controller_set(main, cluster_spec, 3, hosts),
         *(
             body
-            for body in cluster_children.cluster_children(main, cluster_spec, "token", 3)
+            for body in cluster_children.cluster_children(
+                main, cluster_spec, ClusterSecrets("token", "password"), 3
+            )
             if body["kind"] == "StatefulSet"
         ),
         proxies.proxy_deployment(main, cluster_spec, _addresses(proxies.hosts_needed(main, cluster_spec))),

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -15,6 +16,8 @@ from testkit.clocks.patient_loop import loop_factories
 from testkit.fakes.answering_broker import AnsweringBroker
 from testkit.fakes.held_broker import Place
 from testkit.products.one_controller import OneNode, one_node
+
+B = TypeVar("B", bound=AnsweringBroker)
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -31,7 +34,11 @@ class AnsweringGroup:
 
     async def add(self, *, is_log_replica: bool = False, in_sync: bool = True) -> AnsweringBroker:
         """Start one more broker."""
-        made = AnsweringBroker([self.node.remoting], "b1", beat_interval_s=0.05, log_replica=is_log_replica)
+        return await self.add_kind(AnsweringBroker, is_log_replica=is_log_replica, in_sync=in_sync)
+
+    async def add_kind(self, kind: type[B], *, is_log_replica: bool = False, in_sync: bool = True) -> B:
+        """Start one more broker of a class."""
+        made = kind([self.node.remoting], "b1", beat_interval_s=0.05, log_replica=is_log_replica)
         made.is_log_replica = is_log_replica
         await made.start()
         self.brokers.append(made)

@@ -25,6 +25,7 @@ import ssl
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 
+from controller_core.access.signing import Sign
 from controller_core.channel.connection import Connection
 from controller_core.channel.endpoints import connect
 from controller_core.channel.errors import ChannelError
@@ -65,6 +66,7 @@ class Notifier:
         on_sent: Callable[[RoleNotice], None],
         dial_at: Callable[[str], str] = str,
         broker_ssl: ssl.SSLContext | None = None,
+        sign: Sign | None = None,
     ) -> None:
         """Start without a connection.
 
@@ -72,9 +74,11 @@ class Notifier:
             on_sent: called with each notice when it was first written to its broker's socket.
             dial_at: returns the address at which to reach the broker that announced an address.
             broker_ssl: with it, connections to brokers use TLS.
+            sign: signs notices and questions, for brokers with access control.
         """
         self._dial_at = dial_at
         self._broker_ssl = broker_ssl
+        self._sign = sign
         self._on_sent = on_sent
         self._deliveries: dict[str, _Delivery] = {}
         self._by_member: dict[ReplicaKey, _Delivery] = {}
@@ -209,7 +213,9 @@ class Notifier:
         self.forget(address)  # it is closed, or leads to another broker
         dialled = self._dial_at(address)
         host, _, port = dialled.rpartition(":")
-        connection = await connect(host.strip("[]"), int(port), DIAL_TIMEOUT_S, client_ssl=self._broker_ssl)
+        connection = await connect(
+            host.strip("[]"), int(port), DIAL_TIMEOUT_S, client_ssl=self._broker_ssl, sign=self._sign
+        )
         connection.label = dialled
         if self._is_connected(address):
             connection.close()  # a concurrent dial was quicker

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from controller_core.access.signing import Sign
 from controller_core.groups.commands import AlterSyncStateSet, AnyCommand, ElectMaster
 from controller_core.groups.elections.kept_replicas import drops_too_early
 from controller_core.groups.keys import ReplicaKey, comma_list
@@ -53,12 +54,13 @@ class CommandSubmitter:
         leads_newly: Callable[[], bool],
         dial_at: Callable[[str], str] = str,
         broker_ssl: ssl.SSLContext | None = None,
+        sign: Sign | None = None,
     ) -> None:
         self._state = state
         self._proposer = CommandProposer(node, metrics)
         self._recorder = FailoverTimesRecorder(clock, self._proposer.propose)
         self._watched = self._recorder.watched
-        self.notifier = Notifier(self._recorder.notice_sent, dial_at, broker_ssl)
+        self.notifier = Notifier(self._recorder.notice_sent, dial_at, broker_ssl, sign)
         self.changes = RoleChanges(self.notifier)
         self.guards = WriteGuards(
             state=state,

@@ -224,6 +224,13 @@ class Settings(TlsKeys):
         "must answer: a node that lost its disk, or that cannot reach its cluster now, must not found "
         "another one.",
     )
+    credentials_path: str = text_key(
+        "credentialsPath",
+        "",
+        "Directory with the files username and password of a super user of the brokers, as a Secret of type "
+        "kubernetes.io/basic-auth is mounted. Requests to brokers are signed with them; read again when they "
+        "change. Empty, or without the files: not signed.",
+    )
     namespace: str = text_key(
         "namespace",
         "",
@@ -268,10 +275,7 @@ class Settings(TlsKeys):
 
     @property
     def listen_host(self) -> str:
-        """Where the ports listen: `bindAddress`.
-
-        All of IPv6 where that is the default and the own address is IPv6.
-        """
+        """Where the ports listen: `bindAddress`; by default all of IPv6 if the own address is IPv6."""
         bind = self.bind_address.removeprefix("[").removesuffix("]")
         is_default = bind == "0.0.0.0"  # noqa: S104 - Java's default
         return "::" if is_default and self.self_peer.host.startswith("[") else bind

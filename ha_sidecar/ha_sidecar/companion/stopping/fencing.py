@@ -58,7 +58,7 @@ class Fencing:
         self._config: Final = config
         self._controllers: Final = controllers
         self._events: Final = events
-        self._broker: Final = Asker(config.broker)
+        self._broker: Final = Asker(config.broker, config.credentials)
         self._peers: Final[dict[str, Asker]] = {}
         self._refusals: Final = RefusalLog(_log)
         self._address = ""
@@ -157,7 +157,7 @@ class Fencing:
         try:
             asker = self._peers.get(address)
             if asker is None:
-                asker = self._peers[address] = Asker(host_port(address))
+                asker = self._peers[address] = Asker(host_port(address), self._config.credentials)
             async with asyncio.timeout(ROUND_TIMEOUT_S):
                 answer = await asker.ask(RequestCode.GET_BROKER_HA_STATUS)
             self._refusals.answered(f"member {address}")

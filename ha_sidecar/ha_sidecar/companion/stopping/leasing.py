@@ -76,7 +76,7 @@ class Leasing:
         self._config: Final = config
         self._controllers: Final = controllers
         self._events: Final = events
-        self._broker: Final = Asker(config.broker)
+        self._broker: Final = Asker(config.broker, config.credentials)
         self._lease: Final = WriteLease(len(config.controllers), config.lease_ms)
         self._address = ""
         self._mark: MasterMark | None = None

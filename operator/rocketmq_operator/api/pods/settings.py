@@ -33,12 +33,14 @@ GRACE_S_MIN: Final = 30
 GRACE_S_MAX: Final = 3_600
 ID_MAX: Final = 2**31 - 1
 OWNED_ENV: Final = ("JAVA_OPT_EXT", "POD_IP", "POD_NAME")
-OWNED_VOLUMES: Final = ("config", "data", "scratch", "token")
+OWNED_VOLUMES: Final = ("config", "credentials", "data", "scratch", "token")
 MOUNTABLE_VOLUMES: Final = ("data", "scratch")
 OWNED_CONTAINERS: Final = (
     "broker", "companion", "controller", "log-replica", "nameserver", "proxy", "seed",
 )  # fmt: skip
-OWNED_MOUNTS: Final = ("/", "/etc/rocketmq", "/etc/rocketmq-token", "/tmp", "/var/lib/rocketmq")  # noqa: S108 - in pods
+OWNED_MOUNTS: Final = (
+    "/", "/etc/rocketmq", "/etc/rocketmq-credentials", "/etc/rocketmq-token", "/tmp", "/var/lib/rocketmq",  # noqa: S108 - in pods
+)  # fmt: skip
 OWNED_LABELS: Final = (
     "app.kubernetes.io/component", "app.kubernetes.io/instance", "app.kubernetes.io/name",
     "app.kubernetes.io/part-of", "controller-revision-hash", "pod-template-hash",

@@ -26,6 +26,7 @@ from rocketmq_operator.plan.group.observed import (
     ObservedGroup,
     parse_missing_metadata,
     parse_refusal,
+    parse_users_in_sync,
 )
 from rocketmq_operator.plan.group.trouble import group_members
 from rocketmq_operator.plan.pods.events import ObservedEvent, parse_events
@@ -33,7 +34,7 @@ from rocketmq_operator.plan.pods.member_trouble import NeededMembers, event_quer
 from rocketmq_operator.plan.pods.observed import ObservedPod, parse_pod
 
 _LOG: Final = logging.getLogger(__name__)
-_Told = tuple[MissingMetadata | None, str]
+_Told = tuple[MissingMetadata | None, str, bool | None]
 
 
 async def cluster_with_causes(environment: Environment, observed: ObservedCluster) -> ObservedCluster:
@@ -63,15 +64,16 @@ async def group_with_causes(environment: Environment, observed: ObservedGroup) -
     return replace(
         observed,
         events=await _events(environment, observed, group_members(observed)),
-        missing_metadata={name: lacking for name, (lacking, _) in by_name.items() if lacking is not None},
-        refusals={name: refusal for name, (_, refusal) in by_name.items() if refusal},
+        missing_metadata={name: lacking for name, (lacking, *_) in by_name.items() if lacking is not None},
+        refusals={name: refusal for name, (_, refusal, _) in by_name.items() if refusal},
+        users_in_sync={name: holds for name, (*_, holds) in by_name.items() if holds is not None},
     )
 
 
 async def _companion_status(environment: Environment, ip: str) -> _Told | None:
     try:
         status = await environment.companions.status(f"{ip}:{names.COMPANION_HTTP_PORT}")
-        return parse_missing_metadata(status), parse_refusal(status)
+        return parse_missing_metadata(status), parse_refusal(status), parse_users_in_sync(status)
     except (PeerUnavailableError, ObservationError) as error:
         _LOG.debug("%s", error)
         return None

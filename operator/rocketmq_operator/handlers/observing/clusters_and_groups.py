@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
+from controller_core.access.signing import Credentials
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
 from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
@@ -43,7 +44,7 @@ from rocketmq_operator.clients.controllers_trust import ControllersTrust
 from rocketmq_operator.handlers.observing.certificates import observe_tls
 from rocketmq_operator.handlers.observing.claims import BrokerNameClaims
 from rocketmq_operator.plan.cluster.children import CONTROLLER, NAME_SERVER
-from rocketmq_operator.plan.cluster.observed import ObservedCluster
+from rocketmq_operator.plan.cluster.observed import ClusterSecrets, ObservedCluster
 from rocketmq_operator.plan.cluster.observed_controllers import (
     ObservedControllers,
     leader_ordinal,
@@ -143,8 +144,11 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
         return None
     spec = cluster_spec(resource)
     # Why by name: permission to list Secrets is permission to read all of them.
-    secret, (pods, name_server_pods, claims, *lists) = await asyncio.gather(
-        _token_secret(environment, namespace, name),
+    (secret, credentials), (pods, name_server_pods, claims, *lists) = await asyncio.gather(
+        asyncio.gather(
+            _token_secret(environment, namespace, name),
+            _credentials_secret(environment, namespace, name, spec),
+        ),
         asyncio.gather(
             environment.kube.find("Pod", namespace, {CLUSTER_LABEL: name, COMPONENT_LABEL: CONTROLLER}),
             environment.kube.find("Pod", namespace, {CLUSTER_LABEL: name, COMPONENT_LABEL: NAME_SERVER}),
@@ -152,9 +156,12 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
             *(environment.kube.find(kind, namespace, {CLUSTER_LABEL: name}) for kind in CLUSTER_KINDS),
         ),
     )
-    found = [item for items in lists for item in items] + ([] if secret is None else [secret])
+    found = [item for items in lists for item in items]
+    found += [one for one in (secret, credentials) if one is not None]
     children = by_key(item for item in found if GROUP_LABEL not in _labels(item))
     token = token_of(secret) or environment.new_token()
+    known = credentials_of(credentials)
+    password = "" if not spec.has_users else environment.new_token() if known is None else known.password
     environment.trust.note(namespace, name, children.get(ObjectKey("ConfigMap", names.trust(name))))
     parsed_pods = {pod.name: pod for pod in map(parse_pod, pods)}
     live = children.get(ObjectKey("StatefulSet", names.controllers(name)))
@@ -173,7 +180,7 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
         group_services=by_key(
             item for item in found if item["kind"] == "Service" and GROUP_LABEL in _labels(item)
         ),
-        token=token,
+        secrets=ClusterSecrets(token, password),
         controllers=await _observe_controllers(environment.controllers_of(namespace, name, token)),
         pods=parsed_pods,
         tls=tls,
@@ -255,9 +262,13 @@ async def _token_secret(environment: Environment, namespace: str, cluster: str) 
     """Return the Secret with a cluster's token, None without one.
 
     Raises:
-        InvalidSpecError: the operator has no right to read it.
+        InvalidSpecError: the operator may not read it.
     """
-    name = names.token_secret(cluster)
+    return await _secret(environment, namespace, cluster, names.token_secret(cluster))
+
+
+async def _secret(environment: Environment, namespace: str, cluster: str, name: str) -> Json | None:
+    """Return a Secret of a cluster; raise `InvalidSpecError` if the operator may not read it."""
     try:
         return await environment.kube.get("Secret", namespace, name)
     except RequestRefusedError as error:
@@ -321,6 +332,35 @@ def token_of(secret: Mapping[str, Any] | None) -> str:
     """Return the token of a Secret, empty if none exists."""
     encoded = "" if secret is None else secret.get("data", {}).get(names.TOKEN_KEY, "")
     return base64.b64decode(encoded).decode()
+
+
+def credentials_of(secret: Mapping[str, Any] | None) -> Credentials | None:
+    """Return the user of a Secret of type kubernetes.io/basic-auth, None without one."""
+    data: Mapping[str, str] = {} if secret is None else secret.get("data") or {}
+    username, password = (
+        base64.b64decode(data.get(key, "")).decode() for key in (names.USERNAME_KEY, names.PASSWORD_KEY)
+    )
+    return Credentials(username, password) if username and password else None
+
+
+async def broker_credentials(
+    environment: Environment, namespace: str, cluster: str, spec: RocketMQClusterSpec
+) -> Credentials | None:
+    """Return the user that signs our requests to a cluster's brokers, None for brokers without users.
+
+    Raises:
+        InvalidSpecError: the operator may not read its Secret.
+        PeerUnavailableError: the API server does not answer.
+    """
+    return credentials_of(await _credentials_secret(environment, namespace, cluster, spec))
+
+
+async def _credentials_secret(
+    environment: Environment, namespace: str, cluster: str, spec: RocketMQClusterSpec
+) -> Json | None:
+    if not spec.has_users:
+        return None
+    return await _secret(environment, namespace, cluster, names.credentials_secret(cluster))
 
 
 async def _observe_controllers(controllers: ControllerApi) -> ObservedControllers | None:

@@ -9,6 +9,7 @@ import asyncio
 from datetime import datetime
 from typing import Final
 
+from controller_core.access.signing import Credentials
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import DeletionPolicy
 from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
@@ -26,6 +27,7 @@ from rocketmq_operator.clients.api import ControllerApi, Json, PeerUnavailableEr
 from rocketmq_operator.handlers.observing.clusters_and_groups import (
     Environment,
     InvalidSpecError,
+    broker_credentials,
     cluster_spec,
     get_unless_deleted,
     owner_of,
@@ -68,10 +70,14 @@ async def observe_metadata(
         environment.claims.older_owner(environment.kube, kind, resource, environment.now()),
         get_unless_deleted(environment, CLUSTER_KIND.kind, namespace, spec.cluster),
     )
+    credentials: Credentials | None = None
     groups: tuple[GroupMetadata, ...] = ()
     name_servers: tuple[str, ...] = ()
     if cluster is not None and not rival:
-        groups = await _groups(environment, namespace, (kind, name_in_brokers), spec, cluster_spec(cluster))
+        found = cluster_spec(cluster)
+        credentials = await broker_credentials(environment, namespace, spec.cluster, found)
+        what = (kind, name_in_brokers)
+        groups = await _groups(environment, namespace, what, spec, (found, credentials))
         if deleting is not None:
             name_servers = await _name_servers(environment, namespace, spec.cluster)
     return ObservedMetadata(
@@ -85,6 +91,7 @@ async def observe_metadata(
         deleting_since=None if deleting is None else datetime.fromisoformat(deleting),
         older_owner=rival,
         cluster_found=cluster is not None,
+        credentials=credentials,
         groups=groups,
         name_servers=name_servers,
     )
@@ -110,12 +117,13 @@ async def _groups(
     namespace: str,
     what: tuple[str, str],
     spec: MetadataSpec,
-    cluster: RocketMQClusterSpec,
+    access: tuple[RocketMQClusterSpec, Credentials | None],
 ) -> tuple[GroupMetadata, ...]:
     """Return what the master of each chosen broker group has.
 
     `what` is the kind, and the name in the brokers.
     """
+    cluster, credentials = access
     found = await environment.kube.find(GROUP_KIND.kind, namespace, {})
     paused = {
         one["metadata"]["name"]: cluster.paused or bool(one["spec"].get("paused"))
@@ -131,7 +139,7 @@ async def _groups(
         config = None
         if not problem:
             try:
-                config = await environment.brokers.read(address, *what)
+                config = await environment.brokers.read(address, *what, credentials)
             except PeerUnavailableError as error:
                 problem = str(error)
         return GroupMetadata(group, paused=paused[group], address=address, problem=problem, config=config)

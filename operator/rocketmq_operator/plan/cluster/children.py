@@ -25,6 +25,7 @@ from typing import Final
 from controller_core.remoting.nodes.token import node_token
 from rocketmq_operator.api.cluster import NODE_TIMEOUT_MS_DEFAULT, RocketMQClusterSpec
 from rocketmq_operator.api.common import Placement
+from rocketmq_operator.plan.cluster.observed import ClusterSecrets
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.java import JAVA_RUN, java_options
 from rocketmq_operator.plan.common.objects import Json, Owner, belonging_labels, child, selector_labels
@@ -66,18 +67,40 @@ set -- -c {names.CONFIG_PATH}/namesrv.conf
 
 
 def cluster_children(
-    owner: Owner, spec: RocketMQClusterSpec, token: str, peers: int, mode: TlsMode = TlsMode.DISABLED
+    owner: Owner,
+    spec: RocketMQClusterSpec,
+    secrets: ClusterSecrets,
+    peers: int,
+    mode: TlsMode = TlsMode.DISABLED,
 ) -> tuple[Json, ...]:
     """Return all children but the controllers' StatefulSet, in the order in which they are made.
 
     Args:
         owner: the RocketMQCluster.
         spec: its spec.
-        token: the token that changes of the controllers' state need; the one that exists, if there is one.
+        secrets: what its Secrets hold.
         peers: how many controllers know each other without a log.
         mode: how the controllers speak.
     """
-    return (*_of_controllers(owner, spec, token, peers, mode), *_name_servers(owner, spec))
+    credentials = (_credentials(owner, secrets.password),) if spec.has_users else ()
+    return (
+        *credentials,
+        *_of_controllers(owner, spec, secrets.token, peers, mode),
+        *_name_servers(owner, spec),
+    )
+
+
+def _credentials(owner: Owner, password: str) -> Json:
+    """Return the Secret of the super user; brokers make the user from it when they start."""
+    data = {names.USERNAME_KEY: _encoded(names.INNER_USER), names.PASSWORD_KEY: _encoded(password)}
+    return child(
+        owner,
+        "Secret",
+        names.credentials_secret(owner.name),
+        labels=belonging_labels(owner.name),
+        type="kubernetes.io/basic-auth",
+        data=data,
+    )
 
 
 def _encoded(text: str) -> str:
@@ -107,6 +130,8 @@ def controller_conf(owner: Owner, spec: RocketMQClusterSpec) -> str:
         "directAddresses": "true",
         "namespace": owner.namespace,
     }
+    if spec.has_users:
+        values["credentialsPath"] = names.CREDENTIALS_PATH
     node_timeout_ms = spec.failover.node_timeout_ms
     if node_timeout_ms != NODE_TIMEOUT_MS_DEFAULT:  # a line more in every file would restart every controller
         values["nodeTimeoutMs"] = str(node_timeout_ms)
@@ -177,6 +202,8 @@ def controller_set(
     selector = selector_labels(CONTROLLER, owner.name)
     labels = selector | belonging_labels(owner.name)
     pod = _controller_pod(spec, name, names.token_secret(owner.name), selector)
+    if spec.has_users:
+        pod = parts.with_credentials(pod, owner.name)
     pod["hostAliases"] = parts.host_aliases(hosts)
     pod = with_tls(pod, names.controller_certificates(owner.name), mode)
     configuration = digest(controller_conf(owner, spec), controller_start(mode))

@@ -13,6 +13,19 @@ from rocketmq_operator.plan.pods.observed import ObservedPod
 from rocketmq_operator.plan.tls.observed import NO_TLS, ObservedTls
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterSecrets:
+    """The contents of a cluster's Secrets, existing or new.
+
+    Attributes:
+        token: for changes of the controllers' state.
+        password: of the super user that signs the requests of operator and members.
+    """
+
+    token: str = field(repr=False)
+    password: str = field(repr=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedCluster:
     """A RocketMQCluster and all that belongs to it.
@@ -21,6 +34,7 @@ class ObservedCluster:
         pods: of its controllers, by name.
         name_server_pods: of its name servers, by name.
         claims: its controllers' PersistentVolumeClaims, by name.
+        secrets: what its Secrets hold.
         brokers_ready: ready brokers of all its groups.
         name_lookup: existing objects with the names of its future children.
         group_services: Services of all its groups, by kind and name.
@@ -36,7 +50,7 @@ class ObservedCluster:
     spec: RocketMQClusterSpec
     status: RocketMQClusterStatus
     children: Children
-    token: str
+    secrets: ClusterSecrets
     controllers: ObservedControllers | None
     pods: Mapping[str, ObservedPod]
     claims: Mapping[str, Live]

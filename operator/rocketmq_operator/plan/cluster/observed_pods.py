@@ -42,7 +42,7 @@ def pod_refusal(observed: ObservedCluster) -> Wait | None:
         count = spec.controllers.replicas
         hosts = _present(known_addresses(observed, names.controller_hosts(owner.name, owner.namespace)))
         controller_set(owner, spec, count, hosts, observed_mode(observed))
-        cluster_children(owner, spec, observed.token, count)
+        cluster_children(owner, spec, observed.secrets, count)
         if spec.proxy.mode is ProxyMode.CLUSTER:
             needed = _present(known_addresses(observed, proxies.hosts_needed(owner, spec)))
             proxies.proxy_deployment(owner, spec, needed)

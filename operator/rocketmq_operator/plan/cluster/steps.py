@@ -78,7 +78,7 @@ def cluster_plan(observed: ObservedCluster) -> ResourcePlan:
     mode = observed_mode(observed)
     wanted = (
         *_trust(observed, mode),
-        *cluster_children(owner, spec, observed.token, peers, mode),
+        *cluster_children(owner, spec, observed.secrets, peers, mode),
         *proxy_children(owner, spec),
         *route_front_children(observed),
         bootstrap(observed),

@@ -59,6 +59,7 @@ def names_of_cluster(name: str, spec: RocketMQClusterSpec) -> ClaimedNames:
     }
     keys = {
         ObjectKey("Secret", names.token_secret(name)),
+        *(_keys(("Secret",), [names.credentials_secret(name)]) if spec.has_users else ()),
         ObjectKey("Secret", names.authority_secret(name)),
         ObjectKey("Secret", names.controller_certificates(name)),
         ObjectKey("ConfigMap", names.trust(name)),

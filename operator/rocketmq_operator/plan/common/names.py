@@ -43,6 +43,13 @@ TLS_PATH: Final = "/etc/rocketmq-tls"
 TOKEN_PATH: Final = "/etc/rocketmq-token"  # noqa: S105 - a path
 TOKEN_KEY: Final = "token"  # noqa: S105 - a key's name
 AGENT_TOKEN_KEY: Final = "node-agent"  # noqa: S105 - a key's name
+CREDENTIALS_PATH: Final = "/etc/rocketmq-credentials"
+"""Where a pod has the credentials with which it signs requests to brokers."""
+USERNAME_KEY: Final = "username"
+PASSWORD_KEY: Final = "password"  # noqa: S105 - a key's name
+"""The keys of a Secret of type kubernetes.io/basic-auth."""
+INNER_USER: Final = "rocketmq-ha"
+"""The super user of the operator and of all members."""
 DATA_VOLUME: Final = "data"
 
 MEASURED_PATH: Final = "/data"
@@ -112,6 +119,11 @@ def listener_member(member_name: str, listener: str) -> str:
 def token_secret(cluster: str) -> str:
     """Return the name of the Secret with the token that changes of the controllers' state need."""
     return f"{cluster}-controller-token"
+
+
+def credentials_secret(cluster: str) -> str:
+    """Return the name of the Secret with the super user that signs the requests of operator and members."""
+    return f"{cluster}-broker-credentials"
 
 
 def authority_secret(cluster: str) -> str:

@@ -14,7 +14,14 @@ from typing import Final
 
 from rocketmq_operator.api.common import Placement, Resources, Spread, Toleration
 from rocketmq_operator.api.names import CONFIG_HASH_ANNOTATION
-from rocketmq_operator.plan.common.names import CONFIG_PATH, DATA_VOLUME, SCRATCH_PATH, STORE_PATH
+from rocketmq_operator.plan.common.names import (
+    CONFIG_PATH,
+    CREDENTIALS_PATH,
+    DATA_VOLUME,
+    SCRATCH_PATH,
+    STORE_PATH,
+    credentials_secret,
+)
 from rocketmq_operator.plan.common.objects import Json, Live, Owner, child, quantity
 
 ROCKETMQ_USER: Final = 3000
@@ -29,6 +36,7 @@ QUICK_DNS: Final[Json] = {
 """For brokers: RocketMQ's client resolves names on the one thread that carries all of its connections,
 heartbeats too. With DNS out of reach that takes 20 s by the resolver's defaults. What a broker always needs
 it finds among its `host_aliases`."""
+_CREDENTIALS: Final = "credentials"
 _CLAIM_KEYS: Final = ("accessModes", "resources", "storageClassName")
 
 
@@ -133,6 +141,21 @@ def volumes(config_map: str) -> list[Json]:
         {"name": "config", "configMap": {"name": config_map, "defaultMode": 0o555}},
         {"name": "scratch", "emptyDir": {}},
     ]
+
+
+def with_credentials(pod: Json, cluster: str) -> Json:
+    """Return a pod whose containers have the credentials with which requests to brokers are signed."""
+    mount = {"name": _CREDENTIALS, "mountPath": CREDENTIALS_PATH, "readOnly": True}
+    volume = {
+        "name": _CREDENTIALS,
+        "secret": {"secretName": credentials_secret(cluster), "defaultMode": 0o440},
+    }
+    given = {
+        key: [one | {"volumeMounts": [*one["volumeMounts"], mount]} for one in pod[key]]
+        for key in ("initContainers", "containers")
+        if key in pod
+    }
+    return pod | given | {"volumes": [*pod["volumes"], volume]}
 
 
 def claim_template(size: str, storage_class_name: str | None, labels: Mapping[str, str]) -> Json:

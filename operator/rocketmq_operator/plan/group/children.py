@@ -77,6 +77,7 @@ DURABILITY_KEYS: Final[Mapping[Durability, Mapping[str, str]]] = {
     Durability.QUORUM: {"allAckInSyncStateSet": "false", "inSyncReplicas": "2", "minInSyncReplicas": "2"},
     Durability.ALL_IN_SYNC: {"allAckInSyncStateSet": "true", "inSyncReplicas": "2", "minInSyncReplicas": "2"},
 }
+_AUTH_PACKAGE: Final = "org.apache.rocketmq.auth"
 
 
 def broker_selector(group: str) -> dict[str, str]:
@@ -129,6 +130,7 @@ def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpe
         "storePathCommitLog": f"{names.STORE_PATH}/store/commitlog",
         "brokerHeartbeatInterval": str(spec.failover.heartbeat_interval_ms),
         "controllerHeartBeatTimeoutMills": str(spec.failover.heartbeat_timeout_ms),
+        **_access_keys(cluster),
     }
     # Why the host: the exporter would listen at brokerIP1, which is not an address of the pod.
     metrics = {
@@ -138,6 +140,28 @@ def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpe
     }
     changeable = {key: value for key, value in (_TUNED | metrics | spec.config).items() if key not in owned}
     return properties(dict(sorted(changeable.items())) | dict(sorted(owned.items())))
+
+
+def _access_keys(cluster: RocketMQClusterSpec) -> dict[str, str]:
+    """Return the keys that switch users and rights on; the result is empty for a cluster without users.
+
+    Both metadata providers are always named, because a broker without one cannot list or delete rights. The
+    start script adds the credentials that a broker signs with.
+
+    Source: RocketMQ 5.5.0 AuthConfig.java, AuthenticationFactory.java, AuthorizationFactory.java.
+    """
+    if not cluster.has_users:
+        return {}
+    return {
+        "authenticationEnabled": "true",
+        "authenticationMetadataProvider": (
+            f"{_AUTH_PACKAGE}.authentication.provider.LocalAuthenticationMetadataProvider"
+        ),
+        "authorizationEnabled": "true" if cluster.has_rights else "false",
+        "authorizationMetadataProvider": (
+            f"{_AUTH_PACKAGE}.authorization.provider.LocalAuthorizationMetadataProvider"
+        ),
+    }
 
 
 def replica_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
@@ -155,6 +179,8 @@ def replica_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSp
         "heartbeat-interval-ms": str(spec.failover.heartbeat_interval_ms),
         "heartbeat-timeout-ms": str(spec.failover.heartbeat_timeout_ms),
     }
+    if cluster.has_users:
+        values["credentials"] = names.CREDENTIALS_PATH
     if cluster.controllers.enable_elect_unclean_master:
         values["unclean-election"] = "true"
     return plain_settings(values)
@@ -193,8 +219,8 @@ def fixed_children(
         "broker.conf": broker_conf(owner, spec, cluster),
         "companion.conf": companion_conf(owner, spec, cluster),
         "replica.conf": replica_conf(owner, spec, cluster),
-        "seed.conf": _seed_conf(owner, spec),
-        "start-broker.sh": broker_start(spec),
+        "seed.conf": _seed_conf(owner, spec, cluster),
+        "start-broker.sh": broker_start(spec, has_users=cluster.has_users),
         "start-replica.sh": REPLICA_START,
         "start-seed.sh": seed_start(FIND_ADDRESS),
         "addresses": "".join(f"{name}={address}\n" for name, address in sorted(addresses.items())),
@@ -253,19 +279,21 @@ def broker_set(
     )
     configuration = digest(
         broker_conf(owner, spec, cluster),
-        broker_start(spec),
+        broker_start(spec, has_users=cluster.has_users),
         companion_conf(owner, spec, cluster),
-        _seed_conf(owner, spec),
+        _seed_conf(owner, spec, cluster),
         *_proxy_file(owner, spec, cluster).values(),
     )
     pod = _pod(owner, container, parts.ROCKETMQ_USER, hosts) | {
         "initContainers": [companion(cluster, spec.resources), seed(cluster, spec.resources)]
     }
+    pod = parts.with_credentials(pod, spec.cluster) if cluster.has_users else pod
     return _stateful_set(owner, spec, owner.name, BROKER, replicas, (pod, configuration))
 
 
-def _seed_conf(owner: Owner, spec: BrokerGroupSpec) -> str:
-    return seed_conf(owner, spec, DURABILITY_KEYS[spec.durability]["minInSyncReplicas"])
+def _seed_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
+    min_in_sync = DURABILITY_KEYS[spec.durability]["minInSyncReplicas"]
+    return seed_conf(owner, spec, min_in_sync, signs=cluster.has_users)
 
 
 def log_replica_set(
@@ -292,6 +320,7 @@ def log_replica_set(
     configuration = digest(replica_conf(owner, spec, cluster), REPLICA_START)
     name = names.log_set(owner.name)
     pod = _pod(owner, container, parts.OUR_USER, hosts)
+    pod = parts.with_credentials(pod, spec.cluster) if cluster.has_users else pod
     return _stateful_set(owner, spec, name, "log-replica", replicas, (pod, configuration))
 
 

@@ -91,6 +91,8 @@ def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQCluster
         "state": _STATE,
         "deadline-s": str(HANDOVER_DEADLINE_S),
     }
+    if cluster.has_users:
+        values |= {"credentials": names.CREDENTIALS_PATH, "keep-users": "true"}
     if has_lease(spec):
         timing = spec.failover
         lease_ms = max(_LEASE_MS_MIN, timing.heartbeat_timeout_ms - timing.heartbeat_interval_ms)

@@ -104,6 +104,7 @@ class ObservedGroup:
         missing_metadata: what slaves lack of their master's topics, groups and offsets, by broker and file;
             empty for nothing. A broker whose companion has not compared, as the master's never does, or was
             not asked, is not in it.
+        users_in_sync: whether slaves have all users of their master, by broker; as of `missing_metadata`.
         refusals: the error with which a broker refuses its companion's requests, by broker.
         name_lookup: existing objects with the names of its future children.
         events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.event_queries`
@@ -126,6 +127,7 @@ class ObservedGroup:
     annotations: Mapping[str, str] = field(default_factory=dict)
     report_servers: tuple[ReportServer, ...] = ()
     missing_metadata: Mapping[str, MissingMetadata] = field(default_factory=dict)
+    users_in_sync: Mapping[str, bool] = field(default_factory=dict)
     refusals: Mapping[str, str] = field(default_factory=dict)
     name_lookup: NameLookup = NO_LOOKUP
     events: Mapping[ObjectKey, tuple[ObservedEvent, ...]] = field(default_factory=dict)
@@ -175,6 +177,12 @@ def parse_refusal(value: Json) -> str:
     The source is the companion's `GET /v1/status`; the result is empty if the broker answers.
     """
     return str(value.get("refusal") or "")
+
+
+def parse_users_in_sync(value: Json) -> bool | None:
+    """Read whether a slave has the users of its master; None if its companion does not know."""
+    holds = value.get("users_in_sync")
+    return holds if isinstance(holds, bool) else None
 
 
 def parse_group(value: Json) -> ReportedGroup:

@@ -22,8 +22,15 @@ RESOURCES: Final = Resources(cpu="250m", memory="512Mi")
 _STORE: Final = f"{names.STORE_PATH}/store"
 
 
-def seed_conf(owner: Owner, spec: BrokerGroupSpec, min_in_sync: str) -> str:
-    """Return what the seeds of all brokers of the group share; `min_in_sync` is their minInSyncReplicas."""
+def seed_conf(owner: Owner, spec: BrokerGroupSpec, min_in_sync: str, *, signs: bool) -> str:
+    """Return what the seeds of all brokers of the group share.
+
+    Args:
+        owner: the BrokerGroup.
+        spec: its spec.
+        min_in_sync: the brokers' minInSyncReplicas.
+        signs: whether brokers refuse requests without a signature.
+    """
     values = {
         "cluster": spec.cluster,
         "group": owner.name,
@@ -34,6 +41,8 @@ def seed_conf(owner: Owner, spec: BrokerGroupSpec, min_in_sync: str) -> str:
         "reclaim": "true" if spec.durability is Durability.ALL_IN_SYNC else "false",
         "min-in-sync": min_in_sync,
     }
+    if signs:
+        values["credentials"] = names.CREDENTIALS_PATH
     return plain_settings(values)
 
 

@@ -60,6 +60,7 @@ def group_status(observed: ObservedGroup, plan: ResourcePlan) -> BrokerGroupStat
         *works_for,
         progressing(plan, troubles, [*works_for, metadata]),
         metadata,
+        *_users_in_sync(observed),
         accepted_finding(pod_refusal(observed)),
         paused_finding(paused=observed.spec.paused),
     ]
@@ -109,6 +110,21 @@ def _metadata_in_sync(observed: ObservedGroup) -> Finding:
         "known"
     )
     return make_finding("MetadataInSync", holds=True, reason="AllKnown", message=text)
+
+
+def _users_in_sync(observed: ObservedGroup) -> tuple[Finding, ...]:
+    """Return whether slaves have the users of their master; nothing for a cluster without users."""
+    if observed.cluster is None or not observed.cluster.has_users:
+        return ()
+    lacking = [broker for broker, holds in sorted(observed.users_in_sync.items()) if not holds]
+    if lacking:
+        text = f"{', '.join(lacking)}: users or rights differ from those of the master"
+        return (make_finding("UsersInSync", holds=False, reason="SlaveLacksUsers", message=text),)
+    if not observed.users_in_sync:
+        text = "no companion of a slave has compared its users with those of its master"
+        return (make_finding("UsersInSync", holds=None, reason="NotCompared", message=text),)
+    text = f"{', '.join(sorted(observed.users_in_sync))}: all users and rights of the master"
+    return (make_finding("UsersInSync", holds=True, reason="AllKnown", message=text),)
 
 
 def _group_ready(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from controller_core.access.signing import Credentials
 from rocketmq_operator.api.metadata import MetadataStatus
 from rocketmq_operator.plan.common.objects import Json, Owner
 from rocketmq_operator.plan.metadata.settings import MetadataSpec
@@ -51,6 +52,7 @@ class ObservedMetadata:
         deleting_since: the time of its deletion request, None without one.
         older_owner: the older object that has the same name in the same cluster, empty if none exists.
         cluster_found: whether that RocketMQCluster exists.
+        credentials: of the user that signs our requests to the brokers; None if they need none.
         groups: in the order of their names, or of the spec's.
         name_servers: host:port of each that has an address.
     """
@@ -65,6 +67,7 @@ class ObservedMetadata:
     deleting_since: datetime | None
     older_owner: str
     cluster_found: bool
+    credentials: Credentials | None = None
     groups: tuple[GroupMetadata, ...] = ()
     name_servers: tuple[str, ...] = ()
 

@@ -46,7 +46,12 @@ class Samples(NamedTuple):
 
     def among(self, chosen: Bools | Ints) -> "Samples":
         """Return chosen ones."""
-        return Samples(*[column[chosen] for column in self])
+        return Samples(self.at[chosen], self.value[chosen], self.process[chosen])
+
+    def followed_by(self, others: "Samples") -> "Samples":
+        """Return these samples and then the others."""
+        value = np.concatenate([self.value, others.value])
+        return Samples(joined([self.at, others.at]), value, joined([self.process, others.process]))
 
 
 class WindowSums(NamedTuple):
@@ -163,6 +168,10 @@ class _Pairs(NamedTuple):
     at: Ints
     grown: Floats
 
+    def among(self, chosen: Bools | Ints) -> "_Pairs":
+        """Return chosen ones."""
+        return _Pairs(self.before_us[chosen], self.at[chosen], self.grown[chosen])
+
 
 def _pairs(before: Samples, after: Samples) -> _Pairs:
     """Return increments: the difference, or the whole value after a reset."""
@@ -179,13 +188,13 @@ def _summed(labels: Ints, pairs: _Pairs, window_us: int) -> WindowSums:
     sums = _added(labels[short], window, pairs.grown[short], np.zeros(len(window), np.bool_))
     if not is_long.any():
         return sums
-    labels, long = labels[is_long], _Pairs(*[column[is_long] for column in pairs])
+    labels, long = labels[is_long], pairs.among(is_long)
     count = (long.at - 1) // window_us - long.before_us // window_us + 1
     # An outage is a long gap of every series: only so many are spread at once.
     share = np.cumsum(count) // SPREAD_MAX
     for own in np.split(np.arange(len(count)), np.flatnonzero(np.diff(share)) + 1):
-        spread = _spread(labels[own], _Pairs(*[column[own] for column in long]), count[own], window_us)
-        sums = _added(*[np.concatenate(both) for both in zip(sums, spread, strict=True)])
+        spread = _spread(labels[own], long.among(own), count[own], window_us)
+        sums = _whole([sums, spread])
     return sums
 
 
@@ -213,7 +222,17 @@ def _added(labels: Ints, window: Ints, grown: Floats, is_spread: Bools) -> Windo
     else:
         found, place = np.unique(key, return_inverse=True)
         total, spread = (np.bincount(place, one, len(found)) for one in (grown, is_spread))
-    return WindowSums(found // width, found % width + first, total, spread > 0)
+    return WindowSums(found // width, found % width + first, total.astype(np.float64), spread > 0)
+
+
+def _whole(parts: Sequence[WindowSums]) -> WindowSums:
+    """Add up sums."""
+    return _added(
+        joined(part.labels for part in parts),
+        joined(part.window for part in parts),
+        np.concatenate([part.grown for part in parts]),
+        np.concatenate([part.is_spread for part in parts]),
+    )
 
 
 def merged(parts: Sequence[Increases], window_us: int) -> Increases:
@@ -232,8 +251,7 @@ def merged(parts: Sequence[Increases], window_us: int) -> Increases:
         whole = _beside(whole, own)
     if not sums:
         return whole
-    columns = [np.concatenate(column) for column in zip(*sums, strict=True)]
-    return whole._replace(sums=_added(*columns))
+    return whole._replace(sums=_whole(sums))
 
 
 def _seam(whole: Increases, part: Increases, window_us: int) -> WindowSums:
@@ -248,10 +266,7 @@ def _beside(whole: Increases, part: Increases) -> Increases:
     ids = joined([whole.series, part.series])
     found, first = np.unique(ids, return_index=True)
     last = len(ids) - 1 - np.unique(ids[::-1], return_index=True)[1]
-    firsts, lasts = (
-        Samples(*[np.concatenate(column) for column in zip(*both, strict=True)])
-        for both in ((whole.first, part.first), (whole.last, part.last))
-    )
+    firsts, lasts = whole.first.followed_by(part.first), whole.last.followed_by(part.last)
     labels, instance = joined([whole.labels, part.labels]), joined([whole.instance, part.instance])
     return Increases(
         whole.texts, whole.sums, found, labels[first], instance[first], firsts.among(first), lasts.among(last)
@@ -269,7 +284,7 @@ def with_births(whole: Increases, births: Births, window_us: int) -> WindowSums:
         late.value,
         np.zeros(len(late.at), np.bool_),
     )
-    return _added(*[np.concatenate(both) for both in zip(whole.sums, own, strict=True)])
+    return _whole([whole.sums, own])
 
 
 def births_of_task(task: Task) -> dict[tuple[int, int], int]:

@@ -309,7 +309,7 @@ def _reads(reads: _Columns, made: OperationSums) -> None:
         made.last_read[reads.clock.text[code]] = int(told[reads.clock.code == code].max())
 
 
-def folded(parts: Iterable[Mapping[str, OperationSums]]) -> dict[str, OperationSums]:
+def folded(parts: Iterable[dict[str, OperationSums]]) -> dict[str, OperationSums]:
     """Add up the sums of windows, in order of time, by group."""
     whole = arrays.folded(parts, merged)
     for name, one in whole.items():
@@ -318,7 +318,7 @@ def folded(parts: Iterable[Mapping[str, OperationSums]]) -> dict[str, OperationS
     return whole
 
 
-def merged(parts: Iterable[Mapping[str, OperationSums]]) -> dict[str, OperationSums]:
+def merged(parts: Iterable[dict[str, OperationSums]]) -> dict[str, OperationSums]:
     """Add up the sums of neighbouring windows, in order of time, by group."""
     by_group: dict[str, list[OperationSums]] = {}
     for part in parts:

@@ -19,7 +19,7 @@ from slo_pipeline.jobs.single_pass import rows
 from slo_pipeline.jobs.single_pass.arrays import Bools, Floats, Ints, ints
 from slo_pipeline.jobs.single_pass.plan import Task
 from slo_pipeline.schemas.segments import SAMPLES
-from slo_pipeline.schemas.series_ids import instance_digest, metric_digest
+from slo_pipeline.schemas.series_ids import instance_digest, series_id
 from slo_pipeline.sources.layout import reading
 
 UNKNOWN: Final = 0
@@ -95,13 +95,19 @@ def _points(table: pa.Table, task: Task, *, labels: bool) -> Points:
         table, at, value = table.filter(pa.array(kept)), at[kept], value[kept]
     named, process = rows.coded_texts(table["instance"]), rows.coded_texts(table["instance_uid"])
     instance = _digests(named)
-    found = table["labels"].combine_chunks() if labels else None
-    if isinstance(found, pa.ChunkedArray):
-        found = found.chunk(0) if found.num_chunks else pa.array([], SAMPLES.field("labels").type)
     unknown = [place for place, text in enumerate(process.text) if text == ""]
     digests = _digests(process)
     digests[np.isin(process.code, unknown)] = UNKNOWN
-    return Points(at, value, _ids(table, instance), instance, digests, found, named)
+    shown = _labels(table) if labels else None
+    return Points(at, value, _ids(table, instance), instance, digests, shown, named)
+
+
+def _labels(table: pa.Table) -> Any:  # noqa: ANN401 - pyarrow is untyped
+    """Return the column of labels as one array."""
+    found: Any = table["labels"].combine_chunks()
+    if not isinstance(found, pa.ChunkedArray):
+        return found
+    return found.chunk(0) if found.num_chunks else pa.array([], SAMPLES.field("labels").type)
 
 
 def _digests(of: rows.CodedTexts) -> Ints:
@@ -110,26 +116,25 @@ def _digests(of: rows.CodedTexts) -> Ints:
 
 
 def _ids(table: pa.Table, instance: Ints) -> Ints:
-    """Return the id of each row's series."""
+    """Return a number for each row's series: of its metric, its labels and its instance."""
     if "series" in table.column_names:
-        return np.asarray(table["series"].to_numpy(), np.int64)
+        return np.asarray(table["series"].to_numpy(), np.int64) ^ instance
     if not table.num_rows:
         return ints()
     return _computed(table) ^ instance
 
 
 def _computed(table: pa.Table) -> Ints:
-    """Return the digest of the metric and the labels of each row."""
+    """Return the id of the metric and the labels of each row."""
     metric = rows.coded_texts(table["metric"])
-    labels = table["labels"].combine_chunks()
-    labels = labels.chunk(0) if isinstance(labels, pa.ChunkedArray) else labels
+    labels = _labels(table)
     begins = np.flatnonzero(np.append(True, _changes(labels) | (np.diff(metric.code) != 0)))
     known: dict[tuple[int, tuple[tuple[str, str], ...]], int] = {}
     digests = []
     for place, found in zip(begins.tolist(), labels.take(pa.array(begins)).to_pylist(), strict=True):
         key = (int(metric.code[place]), tuple(found or ()))
         if key not in known:
-            known[key] = metric_digest(metric.text[key[0]], key[1])
+            known[key] = series_id(metric.text[key[0]], key[1])
         digests.append(known[key])
     return np.repeat(ints(digests), np.diff(np.append(begins, table.num_rows)))
 

@@ -210,9 +210,7 @@ async def test_an_answer_that_is_none_is_the_peers_fault(
         _ = [event async for event in ControllersClient(session, [nodes[0].host]).events()]
 
 
-@pytest.mark.parametrize(
-    "location", ["/v1/secrets", "https://{}/v1/groups/main/orders/elect", "", "http://[", "//{}"]
-)
+@pytest.mark.parametrize("location", ["/v1/secrets", "https://{}/v1/members", "", "http://[", "//{}"])
 async def test_a_change_that_is_sent_to_another_path_goes_nowhere(
     nodes: tuple[_Node, _Node], session: aiohttp.ClientSession, location: str
 ) -> None:

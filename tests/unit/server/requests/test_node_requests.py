@@ -9,7 +9,7 @@ import pytest
 from controller_core import limits
 from controller_core.channel.connection import Connection
 from controller_core.channel.endpoints import connect
-from controller_core.groups.keys import BrokerId, GroupKey, ReplicaKey
+from controller_core.groups.keys import BrokerId, GroupKey, MasterEpoch, ReplicaKey
 from controller_core.groups.liveness import node_agents
 from controller_core.groups.liveness.node_agents import Verdict
 from controller_core.remoting.codes import RequestCode, ResponseCode
@@ -79,7 +79,7 @@ async def test_a_master_that_is_silent_with_its_agent_is_replaced_as_lost_with_i
         began_s = asyncio.get_running_loop().time()
         notice = await slave.wait_notice(2)
         assert notice.at_s - began_s > 0.4, "not before both were silent for nodeTimeoutMs"
-    record = one.machine.state.history.failover(GroupKey("c1", "b1"), 2)
+    record = one.machine.state.history.failover(GroupKey("c1", "b1"), MasterEpoch(2))
     assert record is not None
     assert record.cause == "NodeLost"
     await slave.die()

@@ -17,8 +17,8 @@ from ha_sidecar.companion.held_clients import HeldClients
 WITHIN_S = 20.0
 
 
-class Held:
-    """Held clients of one port, and sockets that dial it."""
+class HeldClientsOfPort:
+    """HeldClientsOfPort clients of one port, and sockets that dial it."""
 
     def __init__(self) -> None:
         self.port = socket.create_server(("127.0.0.1", 0))
@@ -45,8 +45,8 @@ class Held:
 
 
 @pytest.fixture
-def held() -> Iterator[Held]:
-    made = Held()
+def held() -> Iterator[HeldClientsOfPort]:
+    made = HeldClientsOfPort()
     with contextlib.closing(made):
         yield made
 
@@ -55,7 +55,7 @@ def send(flag: int = 0, body: bytes = b"") -> bytes:
     return encode(RemotingCommand(RequestCode.SEND_MESSAGE_V2, 7, flag, body=body, version=475))
 
 
-def test_empty_one_way_sends_count_the_memory_that_they_take(held: Held) -> None:
+def test_empty_one_way_sends_count_the_memory_that_they_take(held: HeldClientsOfPort) -> None:
     with held.dial() as stranger:
         stranger.sendall(send(FLAG_ONEWAY) * 2_000)
         held.serve_until(lambda: held.clients.oneways == 2_000)
@@ -64,7 +64,7 @@ def test_empty_one_way_sends_count_the_memory_that_they_take(held: Held) -> None
 
 @pytest.mark.parametrize("header_bytes", [limits.HELD_HEADER_BYTES_MAX + 1, 15 << 20])
 def test_a_send_with_a_header_that_no_client_writes_ends_its_connection(
-    held: Held, header_bytes: int
+    held: HeldClientsOfPort, header_bytes: int
 ) -> None:
     with held.dial() as stranger, held.dial() as client:
         client.sendall(send(body=bytes(200_000)))
@@ -74,7 +74,7 @@ def test_a_send_with_a_header_that_no_client_writes_ends_its_connection(
 
 
 def test_silent_clients_give_way_and_one_with_a_send_stays(
-    held: Held, monkeypatch: pytest.MonkeyPatch
+    held: HeldClientsOfPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "HELD_CLIENTS_MAX", 3)
     with contextlib.ExitStack() as dialled:

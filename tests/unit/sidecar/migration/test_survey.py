@@ -90,7 +90,7 @@ async def test_what_nobody_waits_for_is_left_out_by_name(broker: SurveyedBroker)
 async def test_a_broker_that_is_not_there_is_told_beside_those_that_are(broker: SurveyedBroker) -> None:
     class Options:
         brokers: list[str]
-        unread, ignore = True, ["nothing"]
+        unread, ignore, credentials = True, ["nothing"], None
 
     options = Options()
     options.brokers = [broker.address, f"127.0.0.1:{free_port()}"]

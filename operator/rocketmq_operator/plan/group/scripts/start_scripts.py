@@ -15,13 +15,24 @@ while IFS== read -r name value; do
 done <{names.CONFIG_PATH}/addresses
 if [ -z "$address" ]; then echo "no address for $POD_NAME yet" >&2; exit 1; fi
 """
-_BEFORE_BROKER: Final = f"""# Adds to the shared configuration what only this pod knows: its addresses.
+_PRIVATE_FILE: Final = """# It gets a password, which no ConfigMap holds: only the broker's user may read it.
+rm -f "$config" && (umask 077 && : >"$config")
+"""
+_CREDENTIALS: Final = f"""username=$(cat {names.CREDENTIALS_PATH}/{names.USERNAME_KEY})
+password=$(cat {names.CREDENTIALS_PATH}/{names.PASSWORD_KEY})
+printf 'innerClientAuthenticationCredentials={{"accessKey":"%s","secretKey":"%s"}}\\n' \\
+  "$username" "$password" >>"$config"
+unset username password
+"""
+_FIND_CONFIG: Final = f"""# Adds to the shared configuration what only this pod knows: its addresses.
 set -eu
 {FIND_ADDRESS}{until_port_is_free(names.BROKER_PORT)}config={names.SCRATCH_PATH}/broker.conf
-cat {names.CONFIG_PATH}/broker.conf >"$config"
+"""
+_ADD_ADDRESSES: Final = f"""cat {names.CONFIG_PATH}/broker.conf >"$config"
 printf '\\nbrokerIP1=%s\\nbrokerIP2=%s\\n' "$address" "$POD_IP" >>"$config"
-# With a proxy inside it is mqproxy that starts the broker: `mqbroker --enable-proxy` does the same, \
-and takes fewer settings.
+"""
+_FIND_PROGRAM: Final = f"""# With a proxy inside it is mqproxy that starts the broker: \
+`mqbroker --enable-proxy` does the same, and takes fewer settings.
 if [ -e {names.CONFIG_PATH}/{CONF_FILE} ]; then
   program=mqproxy
   set -- -bc "$config" -pc {names.CONFIG_PATH}/{CONF_FILE}
@@ -40,10 +51,16 @@ set -eu
 """
 
 
-def broker_start(spec: BrokerGroupSpec) -> str:
-    """Return the brokers' start script; a broker that has a successor holds a write lease."""
+def broker_start(spec: BrokerGroupSpec, *, has_users: bool) -> str:
+    """Return the brokers' start script; a broker that has a successor holds a write lease.
+
+    With users the script adds the credentials that the broker signs with.
+    """
     run = JAVA_START
     if has_lease(spec):
         run = OWN_GROUP + JAVA_START + lease_guard(names.LEASE_PORT)
     first = TAKE_BASH if has_lease(spec) else ""
-    return f"#!/bin/sh\n{first}{_BEFORE_BROKER}{run}{_AFTER_BROKER}"
+    configured = _FIND_CONFIG + _ADD_ADDRESSES
+    if has_users:
+        configured = _FIND_CONFIG + _PRIVATE_FILE + _ADD_ADDRESSES + _CREDENTIALS
+    return f"#!/bin/sh\n{first}{configured}{_FIND_PROGRAM}{run}{_AFTER_BROKER}"

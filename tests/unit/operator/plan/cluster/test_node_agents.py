@@ -9,6 +9,7 @@ from controller_core.server.settings.config import Settings, load
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import NODE_TIMEOUT_MS_DEFAULT, RocketMQClusterSpec
 from rocketmq_operator.plan.cluster.children import cluster_children, controller_conf
+from rocketmq_operator.plan.cluster.observed import ClusterSecrets
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import Owner
 from rocketmq_operator.plan.group.companion import lease_binds
@@ -27,7 +28,7 @@ def _settings(cluster: dict[str, object]) -> Settings:
 
 
 def test_the_secret_has_the_token_of_the_agents_beside_the_clusters() -> None:
-    bodies = cluster_children(OWNER, RocketMQClusterSpec(), "token", 3)
+    bodies = cluster_children(OWNER, RocketMQClusterSpec(), ClusterSecrets("token", ""), 3)
     (secret,) = [body for body in bodies if body["kind"] == "Secret"]
     assert secret["metadata"]["name"] == names.token_secret("main")
     texts = {key: base64.b64decode(text).decode() for key, text in secret["data"].items()}

@@ -1,7 +1,10 @@
 """Topics and ConsumerGroups: made, changed, and kept as they are written."""
 
+import base64
+
 import pytest
 
+from controller_core.access.signing import Credentials
 from rocketmq_operator.api.names import BROKERS_FINALIZER
 from rocketmq_operator.clients.api import PeerUnavailableError
 from rocketmq_operator.handlers.kinds import METADATA_RESYNC_S, RESYNC_S
@@ -270,11 +273,36 @@ async def test_a_master_that_goes_silent_between_look_and_write_is_a_pass_to_be_
     world.put("Topic", "prices", TOPIC)
     write = world.brokers.write
 
-    async def silent(address: str, kind: str, config: dict[str, object]) -> None:
+    async def silent(
+        address: str, kind: str, config: dict[str, object], credentials: Credentials | None
+    ) -> None:
         world.brokers.silent = {address}
-        await write(address, kind, config)
+        await write(address, kind, config, credentials)
 
     world.brokers.write = silent  # type: ignore[method-assign]  # what a test stands behind
     with pytest.raises(PeerUnavailableError):
         await world.one_pass()
     assert world.status() == {}
+
+
+async def test_topics_of_a_cluster_with_users_are_written_and_deleted_in_signed_requests() -> None:
+    world = MetadataWorld()
+    world.put("RocketMQCluster", "main", {"authentication": {"type": "Signature"}})
+    world.brokers.credentials = Credentials("rocketmq-ha", "inner-password")
+    world.put("Topic", "prices", TOPIC | {"deletionPolicy": "Delete"})
+    await world.one_pass()
+    assert not world.knows(PAY)  # its Secret is not there yet
+    data = {
+        key: base64.b64encode(text.encode()).decode()
+        for key, text in (("username", "rocketmq-ha"), ("password", "inner-password"))
+    }
+    metadata = {"name": "main-broker-credentials", "namespace": NAMESPACE}
+    world.kube.put({"kind": "Secret", "metadata": metadata, "data": data})
+    for _ in range(2):
+        await world.one_pass()
+    assert world.condition("Ready") == ("True", "Applied")
+    assert world.knows(PAY)
+    assert "inner-password" not in str(world.status())
+    world.delete("Topic", "prices")
+    await world.one_pass()
+    assert not world.knows(PAY)

@@ -1,0 +1,1 @@
+"""Access control of brokers, as their clients meet it: signatures, credentials in files, users and rights."""

@@ -1,0 +1,1 @@
+"""Users and rights of a broker, copied from its master."""
