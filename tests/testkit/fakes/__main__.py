@@ -11,7 +11,8 @@ from controller_core.remoting.codes import ResponseCode
 from testkit.fakes.broker import FakeBroker
 
 HEARTBEAT_S = 0.3
-TIMEOUT_MS = 1_500
+TIMEOUT_MS = 5_000
+"""Longer than in use, so that pauses of a busy machine do not reach it."""
 
 
 async def main(controllers: list[str], group: str) -> None:
