@@ -69,7 +69,8 @@ class _Lane:
 
     async def _ask(self, code: int, ext: dict[str, str], body: bytes) -> int:
         opaque = next(self._opaques)
-        answer = self._waiting[opaque] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting[opaque] = answer
         self.links[self._leading].send(encode(RemotingCommand(code, opaque, ext=ext, body=body)))
         return await answer
 
