@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rocketmq_operator.plan.group.start_scripts import broker_start
 
 from ha_sidecar.replica import config as replica_config
 from ha_sidecar.seed import config as seed_config
