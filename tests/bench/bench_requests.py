@@ -31,7 +31,7 @@ from controller_core.remoting.frame import FrameDecoder, encode
 from controller_core.remoting.header import Header
 from testkit.products.one_controller import OneNode, one_node
 
-KINDS = ("get-replica-info", "heartbeat", "register", "alter")
+KINDS = ("alter", "get-replica-info", "heartbeat", "register")
 PROFILE_LINES = 50
 GROUPS = 100
 REQUESTS = 1_000

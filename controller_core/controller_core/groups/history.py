@@ -7,11 +7,11 @@ sequence numbers, and a reader may change nodes in mid-stream. What only the lea
 was committed (when the notice went out, when the new master acted), follows as commands of its own and is
 added here.
 
-The stream is a ring: sequences have no gap, and a reader that asks for a dropped event learns how many it
+The stream is a ring without gaps in its sequences. A reader that asks for a dropped event learns how many it
 missed and gets the oldest event of the ring. Nothing here reads a clock; times are those that the leader
 captured.
 
-Events are kept encoded. A snapshot of 10,000 events is then a copy of their bytes: encoding all of them
+The ring holds encoded events. A snapshot of 10,000 events is then a copy of their bytes: encoding all of them
 stopped every node for 6 ms, at the same index. They also take a third of the memory of objects.
 """
 

@@ -158,7 +158,8 @@ class SignedGroup:
 
     async def stop(self) -> None:
         """End all."""
-        processes = [one.process for one in (*self.brokers, self.replica, *self.companions)]
+        brokers = [one.process for one in self.brokers]
+        processes = [*brokers, self.replica.process, *(one.process for one in self.companions)]
         await asyncio.gather(*(process.kill() for process in processes))
         await asyncio.gather(self.name_server.stop(), self.controllers.stop())
 
@@ -257,8 +258,8 @@ async def test_users_survive_switchovers_failovers_and_a_lost_store(tmp_path: Pa
     assert result.acknowledged >= 1_500
     assert result.lost == frozenset()
     assert [send.problem for send in load.sends() if "permission" in send.problem.lower()] == []
-    logs = [one.process.output() for one in (group.replica, *group.companions)]
-    for text in (*logs, group.controllers.logs()):
+    logs = [one.process.output() for one in group.companions]
+    for text in (*logs, group.replica.process.output(), group.controllers.logs()):
         assert INNER.password not in text
         assert ALICE[1] not in text
 

@@ -114,7 +114,6 @@ async def test_a_log_replica_lives_in_its_memory_while_each_port_is_flooded(tmp_
         await cluster.wait_leader()
         settings = {"ha-listen": f"{LOOPBACK}:{ha_port}"}
         replica = LogReplicaProcess(tmp_path / "replica", "c", "g", cluster.remoting_addresses, settings)
-        await replica.start()
         async with replica.process:
             url = f"http://{replica.http_address}/livez"
             await replica.process.wait_for_text("runs", ANSWER_S)
@@ -133,8 +132,8 @@ async def test_a_log_replica_lives_in_its_memory_while_each_port_is_flooded(tmp_
 
 async def test_a_route_front_lives_in_its_memory_while_each_port_is_flooded(tmp_path: Path) -> None:
     front = RouteFrontProcess([f"{LOOPBACK}:{free_port()}"], tmp_path, {"a:1": "b:1"})
-    await front.start()
     async with front.process:
+        await front.process.wait_for_text("serving routes", ANSWER_S)
 
         async def serves() -> None:
             assert await _probe(f"{front.url}/livez") == 200

@@ -1,8 +1,8 @@
 """Many broker groups whose members send heartbeats all the time, over a few connections.
 
 They are the background of a measurement: three members a group, each with a heartbeat to every controller in
-each interval, spread evenly over it. Frames are made once. As brokers do, members send them oneway; whether
-the controllers keep up is told by their own counters (`heartbeats_taken`).
+each interval, spread evenly over it. Frames are made once. As brokers do, members send them oneway; the
+controllers' own counters show whether they keep up (`heartbeats_taken`).
 
 All members share one address. So controllers hold one connection for notices to all of them, and a fleet of
 ten thousand groups needs no more descriptors than one of ten.

@@ -1,4 +1,4 @@
-"""What is measured of controllers that run: requests, elections of many groups at once, a restart of all.
+"""Measure running controllers: requests, elections of many groups at once, a restart of all.
 
 Each measure returns its figures by name. One that failed raises `MeasureError`.
 """

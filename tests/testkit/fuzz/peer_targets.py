@@ -181,6 +181,7 @@ def http_change(data: bytes) -> None:
             read=lambda: _answer(data),
             remote="127.0.0.1",
             transport=None,
+            secure=False,
             headers={"Authorization": data[:40].decode(errors="surrogateescape")},
             match_info={"cluster": "c", "name": "g"},
             path_qs=route.path,

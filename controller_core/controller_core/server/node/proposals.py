@@ -24,7 +24,7 @@ from controller_core.server.node.types import ENTRY_BYTES_MAX, ProposalLostError
 
 
 class Waiter(Protocol):
-    """What waits for a command; its methods do not raise."""
+    """A future or a request that waits for a command; its methods do not raise."""
 
     def done(self) -> bool:
         """Whether nothing waits any more."""

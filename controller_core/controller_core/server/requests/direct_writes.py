@@ -1,15 +1,14 @@
 """Requests that wait for nothing but their command: proposed at once, answered when the command is applied.
 
-A change of the SyncStateSet (1001) is the write that brokers send most. On the leader it needs no task: it
+Brokers send one kind of write most, changes of the SyncStateSet (1001). On the leader it needs no task: it
 takes the place of a future among the proposals (`node.proposals`), and the turn of the loop that applies the
-command makes and sends the answer. A task for each, with the coroutines in it, cost a fifth of the leader's
-CPU.
+command makes and sends the answer. Tasks and their coroutines cost more than a tenth of the leader's CPU.
 
-    applied                                       ->  the outcome's answer
-    not proposed after all: another node leads,   ->  `again`: by the leader's rule, in the time that is left
-    or the log could not take it
-    the result is unknown                         ->  2007, marked for a node that forwarded the request
-    the time is over                              ->  2007
+    the command is applied                  ->  the answer of its outcome
+    it was not proposed after all, because  ->  `on_again`: `leader_rule` serves the request in the time that
+    leadership or the log was lost              is left
+    the result is unknown                   ->  2007, marked for a node that forwarded the request
+    the time is over                        ->  2007
 
 A request is answered once. Other kinds of writes wait for something before or after their command, and have
 tasks of their own.
@@ -41,13 +40,13 @@ _log = logging.getLogger(__name__)
 
 
 class DirectWrite:
-    """One request whose command waits for the log; a `Waiter` of its proposal.
+    """One request whose command is in the log or on its way there; a `Waiter` of its proposal.
 
     Attributes:
-        request: what is to be answered.
-        deadline: when it is answered with 2007.
-        on_answer: called once with the answer. The port sets it before anything can be told.
-        on_again: called instead, once, if the request must be served anew.
+        request: the request that waits.
+        deadline: ends the wait with 2007.
+        on_answer: called once with the answer; the port sets it in the turn in which the request came.
+        on_again: called instead, once, if the request must be served again.
     """
 
     __slots__ = ("_metrics", "deadline", "on_again", "on_answer", "request")
@@ -55,12 +54,12 @@ class DirectWrite:
     def __init__(self, request: RemotingCommand, metrics: Metrics) -> None:
         self.request: Final = request
         self.deadline: Deadline | None = None
-        self.on_answer: Callable[[RemotingCommand], None] | None = _nobody
+        self.on_answer: Callable[[RemotingCommand], None] | None = _no_connection
         self.on_again: Callable[[], None] = _nothing
         self._metrics: Final = metrics
 
     def done(self) -> bool:
-        """Whether the request was answered, or is served anew."""
+        """Whether the request has its answer, or is served again."""
         return self.on_answer is None
 
     def set_result(self, result: object, /) -> None:
@@ -74,7 +73,7 @@ class DirectWrite:
         self._finish(answer)
 
     def set_exception(self, exception: Exception, /) -> None:
-        """Answer that the result is unknown, or have the request served anew."""
+        """Answer that the result is unknown, or have the request served again."""
         self._metrics.commit(commit_result(exception))
         if isinstance(exception, ProposalLostError):
             self._finish(fate_unknown(self.request))
@@ -129,9 +128,9 @@ class DirectWrites:
         return write
 
 
-def _nobody(_answer: RemotingCommand) -> None:
-    """Take an answer that no connection waits for."""
+def _no_connection(_answer: RemotingCommand) -> None:
+    """Drop an answer: no connection waits for it."""
 
 
 def _nothing() -> None:
-    """Serve nothing anew."""
+    """Serve nothing again."""

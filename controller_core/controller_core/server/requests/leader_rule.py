@@ -78,7 +78,7 @@ class LeaderRule:
         self._deadlines = Deadlines(ANSWER_WITHIN_S)
 
     def begin(self, work: Work) -> Deadline:
-        """Begin the time within which `work`, which is no task, must answer."""
+        """Begin the time within which `work`, another kind of work than a task, must answer."""
         return self._deadlines.begin(work)
 
     async def serve(
@@ -169,7 +169,7 @@ def _cancelled_by_another_too() -> bool:
 def fate_unknown(request: RemotingCommand) -> RemotingCommand:
     """Return the answer to a request that may yet be carried out.
 
-    Another node that forwarded it is told so by a mark.
+    A mark says so to a node that forwarded it.
     """
     if not is_forwarded(request):
         return not_leader(request)

@@ -346,12 +346,7 @@ def credentials_of(secret: Mapping[str, Any] | None) -> Credentials | None:
 async def broker_credentials(
     environment: Environment, namespace: str, cluster: str, spec: RocketMQClusterSpec
 ) -> Credentials | None:
-    """Return the user that signs our requests to a cluster's brokers, None for brokers without users.
-
-    Raises:
-        InvalidSpecError: the operator may not read its Secret.
-        PeerUnavailableError: the API server does not answer.
-    """
+    """Return the user that signs our requests to a cluster's brokers, None for brokers without users."""
     return credentials_of(await _credentials_secret(environment, namespace, cluster, spec))
 
 

@@ -72,7 +72,7 @@ async def watching(
     brokers = [await group.add_kind(UserBroker), await group.add_kind(UserBroker)]
     for broker, table in zip(brokers, (master, slave), strict=True):
         broker.has(table)
-    made = Pair(*brokers, write_credentials(directory, signer))
+    made = Pair(brokers[0], brokers[1], write_credentials(directory, signer))
     running = asyncio.ensure_future(made.watch.run())
     try:
         yield made

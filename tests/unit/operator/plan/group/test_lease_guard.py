@@ -21,7 +21,7 @@ def uptime_cs(after_s: float = 0.0) -> int:
     return int((time.clock_gettime(time.CLOCK_BOOTTIME) + after_s) * 100)
 
 
-class GuardedBroker:
+class GuardedLoop:
     """A guard with a broker, a shell that does nothing, and the companion that it reads."""
 
     def __init__(self, script: Path, port: int) -> None:
@@ -110,15 +110,15 @@ class GuardedBroker:
 
 
 @pytest.fixture
-async def guarded(tmp_path: Path) -> AsyncIterator[GuardedBroker]:
-    made = GuardedBroker(tmp_path / "start.sh", free_port())
+async def guarded(tmp_path: Path) -> AsyncIterator[GuardedLoop]:
+    made = GuardedLoop(tmp_path / "start.sh", free_port())
     await made.start()
     yield made
     await made.kill()
 
 
 async def test_a_broker_runs_while_its_companion_is_not_there_yet_and_while_it_is_free(
-    guarded: GuardedBroker,
+    guarded: GuardedLoop,
 ) -> None:
     assert guarded.state == RUNS
     assert await guarded.serve() == ""
@@ -128,7 +128,7 @@ async def test_a_broker_runs_while_its_companion_is_not_there_yet_and_while_it_i
 
 
 async def test_a_broker_stands_still_when_its_lease_has_run_out_and_goes_on_with_the_next(
-    guarded: GuardedBroker,
+    guarded: GuardedLoop,
 ) -> None:
     await guarded.serve()
     end_s = time.monotonic() + 0.3
@@ -139,7 +139,7 @@ async def test_a_broker_stands_still_when_its_lease_has_run_out_and_goes_on_with
     await guarded.wait(RUNS)
 
 
-async def test_a_broker_that_somebody_else_continues_is_stopped_again(guarded: GuardedBroker) -> None:
+async def test_a_broker_that_somebody_else_continues_is_stopped_again(guarded: GuardedLoop) -> None:
     await guarded.serve()
     guarded.say(f"until {uptime_cs(-1)} 1.2")
     await guarded.wait(STOPPED)
@@ -149,7 +149,7 @@ async def test_a_broker_that_somebody_else_continues_is_stopped_again(guarded: G
 
 
 async def test_a_lease_runs_out_when_the_companion_has_ended_and_the_next_one_learns_of_the_master(
-    guarded: GuardedBroker,
+    guarded: GuardedLoop,
 ) -> None:
     await guarded.serve()
     guarded.say(f"until {uptime_cs(0.4)} 7.21")
@@ -161,7 +161,7 @@ async def test_a_lease_runs_out_when_the_companion_has_ended_and_the_next_one_le
     await guarded.wait(RUNS)
 
 
-async def test_a_broker_that_was_replaced_ends_only_if_it_stands_still(guarded: GuardedBroker) -> None:
+async def test_a_broker_that_was_replaced_ends_only_if_it_stands_still(guarded: GuardedLoop) -> None:
     await guarded.serve()
     guarded.say("replaced 1.2")
     await asyncio.sleep(0.3)
@@ -173,7 +173,7 @@ async def test_a_broker_that_was_replaced_ends_only_if_it_stands_still(guarded: 
     assert await guarded.end() == 0
 
 
-async def test_a_broker_that_stands_still_ends_with_its_pod(guarded: GuardedBroker) -> None:
+async def test_a_broker_that_stands_still_ends_with_its_pod(guarded: GuardedLoop) -> None:
     await guarded.serve()
     guarded.say(f"until {uptime_cs(-1)} 1.2")
     await guarded.wait(STOPPED)
@@ -182,14 +182,14 @@ async def test_a_broker_that_stands_still_ends_with_its_pod(guarded: GuardedBrok
     assert await guarded.end() == 0
 
 
-async def test_a_broker_that_runs_is_asked_to_stop_with_its_pod(guarded: GuardedBroker) -> None:
+async def test_a_broker_that_runs_is_asked_to_stop_with_its_pod(guarded: GuardedLoop) -> None:
     await guarded.serve()
     guarded.end_pod()
     await guarded.wait(ENDED)
     assert await guarded.end() == 0
 
 
-async def test_lines_that_are_no_lease_change_nothing(guarded: GuardedBroker) -> None:
+async def test_lines_that_are_no_lease_change_nothing(guarded: GuardedLoop) -> None:
     await guarded.serve()
     for line in ("", "until", "until soon 1.2", "nonsense 1 2", "replaced 1.2"):
         guarded.say(line)
@@ -197,7 +197,7 @@ async def test_lines_that_are_no_lease_change_nothing(guarded: GuardedBroker) ->
         assert guarded.state == RUNS
 
 
-async def test_a_guard_asks_with_its_own_clock(guarded: GuardedBroker) -> None:
+async def test_a_guard_asks_with_its_own_clock(guarded: GuardedLoop) -> None:
     before = uptime_cs()
     await guarded.serve()
     await asyncio.sleep(0.3)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rocketmq_operator.plan.group.start_scripts import broker_start
 
 from ha_sidecar.replica import config as replica_config
 from ha_sidecar.seed import config as seed_config
@@ -15,6 +14,7 @@ from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.plan.cluster.observed import ClusterSecrets
 from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.group.scripts.start_scripts import broker_start
 from testkit.worlds.operator import OperatorWorld
 
 USERS = {"authentication": {"type": "Signature"}, "authorization": {"type": "Simple"}}
