@@ -331,7 +331,7 @@ MUTANTS = (
     Mutant(
         "every process may send heartbeats of agents",
         "server/requests/sender_rules.py",
-        "            if has_certificate or self._is_agent(channel_id, request):\n",
+        "            if is_admin or self._is_agent(channel_id, request):\n",
         "            if True:\n",
         test="tests/unit/server/requests/test_node_requests.py",
     ),
