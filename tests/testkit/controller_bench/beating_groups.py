@@ -30,6 +30,12 @@ SLOT_S: Final = 0.01
 _LANES: Final = 8
 _ALIVE_MS: Final = 600_000
 _PREPARED_AT_ONCE: Final = 64
+_TRIES_MAX: Final = 50
+_PAUSE_S: Final = 0.1
+_DONE_BEFORE: Final = frozenset(
+    {ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED, ResponseCode.CONTROLLER_MASTER_STILL_EXIST}
+)
+"""What a repetition is answered with if the first request was carried out after all."""
 _TAKEN: Final = re.compile(r'^rmqha_requests_total\{code="904",result="oneway"\} (\S+)$', re.MULTILINE)
 
 
@@ -51,12 +57,22 @@ class _Lane:
         links[leading].on_answer = self._answered
 
     async def must(self, code: int, ext: dict[str, str], body: bytes = b"") -> None:
-        """Send a request to the leader, which must not refuse it."""
+        """Send a request to the leader, which must not refuse it; send it again while no controller leads."""
+        for number in range(_TRIES_MAX):
+            told = await self._ask(code, ext, body)
+            if told == ResponseCode.SUCCESS or (number and told in _DONE_BEFORE):
+                return
+            if told != ResponseCode.CONTROLLER_NOT_LEADER:
+                raise FleetError(f"request {int(code)} was answered {told}")
+            await asyncio.sleep(_PAUSE_S)
+        raise FleetError(f"request {int(code)}: no controller leads")
+
+    async def _ask(self, code: int, ext: dict[str, str], body: bytes) -> int:
         opaque = next(self._opaques)
-        answer = self._waiting[opaque] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting[opaque] = answer
         self.links[self._leading].send(encode(RemotingCommand(code, opaque, ext=ext, body=body)))
-        if (told := await answer) != ResponseCode.SUCCESS:
-            raise FleetError(f"request {int(code)} was answered {told}")
+        return await answer
 
     def send(self, frames: bytes) -> None:
         """Send frames to every controller."""
