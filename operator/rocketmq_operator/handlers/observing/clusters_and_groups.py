@@ -259,11 +259,7 @@ async def controllers_for(environment: Environment, observed: ObservedGroup) -> 
 
 
 async def _token_secret(environment: Environment, namespace: str, cluster: str) -> Json | None:
-    """Return the Secret with a cluster's token, None without one.
-
-    Raises:
-        InvalidSpecError: the operator may not read it.
-    """
+    """Return the Secret with a cluster's token; raise `InvalidSpecError` if the operator may not read it."""
     return await _secret(environment, namespace, cluster, names.token_secret(cluster))
 
 
