@@ -70,8 +70,8 @@ WORKDIR /tmp
 FROM runtime AS operator
 COPY --from=build-operator /opt/rocketmq-ha /opt/rocketmq-ha
 ARG COMMIT=unknown
-ARG VERSION=unknown
 ENV ROCKETMQ_HA_COMMIT=$COMMIT
+ARG VERSION=unknown
 LABEL org.opencontainers.image.title="The operator: RocketMQ broker groups on Kubernetes" \
       org.opencontainers.image.licenses=Apache-2.0 \
       org.opencontainers.image.version=$VERSION \
@@ -82,8 +82,8 @@ CMD ["run"]
 FROM runtime AS controller
 COPY --from=build-controller /opt/rocketmq-ha /opt/rocketmq-ha
 ARG COMMIT=unknown
-ARG VERSION=unknown
 ENV ROCKETMQ_HA_COMMIT=$COMMIT
+ARG VERSION=unknown
 LABEL org.opencontainers.image.title="controller-core: replicated controllers for RocketMQ brokers" \
       org.opencontainers.image.licenses=Apache-2.0 \
       org.opencontainers.image.version=$VERSION \
@@ -93,8 +93,8 @@ ENTRYPOINT ["controller-core"]
 FROM runtime AS sidecar
 COPY --from=build-sidecar /opt/rocketmq-ha /opt/rocketmq-ha
 ARG COMMIT=unknown
-ARG VERSION=unknown
 ENV ROCKETMQ_HA_COMMIT=$COMMIT
+ARG VERSION=unknown
 LABEL org.opencontainers.image.title="ha-sidecar: log replicas and companions of RocketMQ brokers" \
       org.opencontainers.image.licenses=Apache-2.0 \
       org.opencontainers.image.version=$VERSION \
@@ -110,8 +110,8 @@ RUN mkdir -p /usr/share/man/man1 \
 USER 10001:10001
 COPY --from=build-spark /opt/rocketmq-ha /opt/rocketmq-ha
 ARG COMMIT=unknown
-ARG VERSION=unknown
 ENV ROCKETMQ_HA_COMMIT=$COMMIT
+ARG VERSION=unknown
 LABEL org.opencontainers.image.title="slo-pipeline: canaries, collectors and reports" \
       org.opencontainers.image.licenses=Apache-2.0 \
       org.opencontainers.image.version=$VERSION \

@@ -1,7 +1,4 @@
-"""The sidecar's side of the controllers: one lasting connection to each, and calls to whoever leads.
-
-To a controller a closed connection is a dead replica, so each connection is opened once and kept; heartbeats
-go over all of them, which is what lets a follower take over with a live table.
+"""The sidecar's side of the controllers: calls to the leader, over one lasting connection to each of them.
 
 `ask` is for questions whose answer moves something: which master the replica follows, where the companion
 relays sends, whether the fence closes. No single controller decides the answer (see `majority`):
@@ -24,23 +21,21 @@ other controllers elect another leader.
 `call` is for requests that change something at the controllers. They go to the leader that a majority named
 last.
 
-Source: ReplicasManager.sendHeartbeatToController, updateControllerMetadata 5.4.0.
+Source: ReplicasManager.updateControllerMetadata 5.4.0.
 """
 
 import asyncio
-import contextlib
-import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from controller_core.channel import ChannelError, Connection, ConnectionClosedError, connect
-from controller_core.channel.errors import PortClosedError
+from controller_core.channel import ChannelError, Connection
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.headers import GetMetaDataResponseHeader
+from ha_sidecar.common.controller_links import ControllerLinks
 from ha_sidecar.decisions.majority import (
     ControllerAnswer,
     ControllerCount,
@@ -50,10 +45,6 @@ from ha_sidecar.decisions.majority import (
     named_leader,
 )
 
-CONNECT_TIMEOUT_S: Final = 1.0
-RECONNECT_S: Final = 0.2
-RECONNECT_MAX_S: Final = 1.0
-"""Between two tries at a controller that stays away: the list may name controllers that are not there yet."""
 CALL_TIMEOUT_S: Final = 2.0
 """Below the 3 s in which Java's clients give a connection up."""
 LEADER_TIMEOUT_S: Final = 0.5
@@ -67,8 +58,6 @@ A thousand replicas may ask 50 times per second.
 """
 
 T = TypeVar("T")
-
-_log = logging.getLogger(__name__)
 
 
 class ControllersUnavailableError(Exception):
@@ -89,53 +78,31 @@ class AnswerCount:
 
 
 class Controllers:
-    """All controllers of the cluster."""
+    """All controllers of the cluster.
+
+    Attributes:
+        links: the connections to them.
+    """
 
     def __init__(
         self, addresses: Sequence[tuple[str, int]], on_connected: Callable[[Connection], None] | None = None
     ) -> None:
         """Name them; `on_connected` is called with each connection as it opens."""
-        self._addresses: Final = tuple(addresses)
-        self._on_connected: Final = on_connected
-        self._open: Final[dict[str, Connection]] = {}
-        self._tasks: Final[list[asyncio.Task[None]]] = []
+        self.links: Final = ControllerLinks(addresses, on_connected)
         self._leader: str | None = None
         self._vouched: Connection | None = None
         self._vouched_until_s = 0.0
-        self._count: Final = ControllerCount(len(self._addresses))
-        self._of = len(self._addresses)
-        self._closed_since_s: Final[dict[str, float]] = {}
-        self._untried: Final = {f"{host}:{port}" for host, port in self._addresses}
-        self._all_tried: Final = asyncio.Event()
+        self._of_addresses: Final = len(addresses)
+        self._count: Final = ControllerCount(len(addresses))
+        self._of = len(addresses)
 
     def start(self) -> None:
         """Begin to hold a connection to each."""
-        self._tasks.extend(asyncio.create_task(self._hold(host, port)) for host, port in self._addresses)
+        self.links.start()
 
     async def stop(self) -> None:
         """Close all connections."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for connection in list(self._open.values()):
-            connection.close()
-
-    def send_to_all(self, command: RemotingCommand) -> int:
-        """Send a oneway request to each open connection; return how many there were."""
-        sent = 0
-        for connection in list(self._open.values()):
-            with contextlib.suppress(ChannelError):
-                connection.send_oneway(command)
-                sent += 1
-        return sent
-
-    def send_to(self, addresses: Collection[str], command: RemotingCommand) -> None:
-        """Send a oneway request to those of some controllers that are connected."""
-        for address in addresses:
-            connection = self._open.get(address)
-            if connection is not None:
-                with contextlib.suppress(ChannelError):
-                    connection.send_oneway(command)
+        await self.links.stop()
 
     async def ask_each(self, command: RemotingCommand, timeout_s: float) -> dict[str, RemotingCommand]:
         """Ask every connected controller; return the answers that come in time, by address."""
@@ -144,25 +111,6 @@ class Controllers:
             return await connection.call(command, timeout_s)
 
         return await self._ask_all(tell, lambda _: False)
-
-    async def ask_at(self, address: str, question: RemotingCommand, timeout_s: float) -> RemotingCommand:
-        """Return the answer of the controller at one of our addresses, `host:port`.
-
-        Raises:
-            ChannelError: no connection to it is open, or no answer came in time.
-        """
-        connection = self._open.get(address)
-        if connection is None:
-            raise ConnectionClosedError(f"no connection to {address} is open")
-        return await connection.call(question, timeout_s)
-
-    def port_closed_for_s(self, address: str) -> float | None:
-        """Return how long ago the last attempt began at which no process listened at an address.
-
-        None if the last attempt had another result.
-        """
-        tried_s = self._closed_since_s.get(address)
-        return None if tried_s is None else _now_s() - tried_s
 
     async def call(self, command: RemotingCommand) -> RemotingCommand:
         """Send a request to the leader and return its answer, whatever its code but "not leader".
@@ -192,10 +140,10 @@ class Controllers:
         Raises:
             ControllersUnavailableError: no majority vouches for an answer.
         """
-        await self._wait_tried()
+        await self.links.wait_tried()
         problem = "no connection is open"
         for _ in range(CALL_ATTEMPTS_MAX):
-            if not self._open:
+            if not self.links.open:
                 break
             try:
                 answer = await self._ask_once(question)
@@ -210,7 +158,7 @@ class Controllers:
 
     async def _ask_once(self, question: RemotingCommand) -> RemotingCommand | None:
         guess = self._leader
-        guessed = self._open.get(guess or "")
+        guessed = self.links.open.get(guess or "")
         if guessed is not None and guessed is self._vouched and _now_s() < self._vouched_until_s:
             return await self._answer_of(guessed, question)
         early = None if guessed is None else asyncio.ensure_future(guessed.call(question, CALL_TIMEOUT_S))
@@ -218,7 +166,7 @@ class Controllers:
             address = await self._find_leader()
             if guessed is not None and address == guess:
                 return await self._answer_of(guessed, question, early)
-            connection = self._open.get(address or "")
+            connection = self.links.open.get(address or "")
             if connection is not None:
                 return await self._answer_of(connection, question)
             return await self._equal_answer(question)
@@ -261,7 +209,7 @@ class Controllers:
     ) -> Connection | None:
         """Return the other leader that a majority names before this one has answered; None if it answers."""
         while not (await asyncio.wait({asked}, timeout=LOOK_AGAIN_S))[0]:
-            named = self._open.get(await self._find_leader() or "")
+            named = self.links.open.get(await self._find_leader() or "")
             if named is not None and named is not leader:
                 return named
         return None
@@ -292,18 +240,18 @@ class Controllers:
         heard for a majority then, not fewer.
         """
         views = await self._views(timeout_s, lambda _: False)
-        counts = [view.count or len(self._addresses) for view in views.values()]
+        counts = [view.count or self._of_addresses for view in views.values()]
         known = self._count.known(_now_s())
-        return AnswerCount(len(counts), max(*counts, known) if counts else known or len(self._addresses))
+        return AnswerCount(len(counts), max(*counts, known) if counts else known or self._of_addresses)
 
     async def _leader_connection(self) -> Connection | None:
-        known = self._open.get(self._leader or "")
+        known = self.links.open.get(self._leader or "")
         if known is not None:
             return known
-        await self._wait_tried()
-        connection = self._open.get(await self._find_leader() or "")
+        await self.links.wait_tried()
+        connection = self.links.open.get(await self._find_leader() or "")
         # Any controller of this project forwards to its leader, whatever address that one goes by.
-        return connection or next(iter(self._open.values()), None)
+        return connection or next(iter(self.links.open.values()), None)
 
     async def _find_leader(self) -> str | None:
         """Return the address of the leader that a majority names, as soon as it does; None if it does not.
@@ -316,13 +264,13 @@ class Controllers:
 
         def is_enough(views: Mapping[str, ControllerAnswer]) -> bool:
             leader = named_leader(views, known) if known else None
-            return leader is not None and leader.address in self._open
+            return leader is not None and leader.address in self.links.open
 
         views = await self._views(LEADER_TIMEOUT_S, is_enough)
         self._of = self._count.learn([view.count for view in views.values()], _now_s())
         leader = named_leader(views, self._of)
-        self._leader = None if leader is None else address_of(leader, views, self._open)
-        self._vouched, self._vouched_until_s = self._open.get(self._leader or ""), _now_s() + VOUCHED_S
+        self._leader = None if leader is None else address_of(leader, views, self.links.open)
+        self._vouched, self._vouched_until_s = self.links.open.get(self._leader or ""), _now_s() + VOUCHED_S
         return self._leader
 
     async def _views(
@@ -346,7 +294,7 @@ class Controllers:
                 return None
 
         answers: dict[str, T] = {}
-        tasks = [asyncio.ensure_future(ask_one(*item)) for item in list(self._open.items())]
+        tasks = [asyncio.ensure_future(ask_one(*item)) for item in list(self.links.open.items())]
         try:
             for task in asyncio.as_completed(tasks):
                 answered = await task
@@ -359,46 +307,6 @@ class Controllers:
                 open_task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         return answers
-
-    async def _wait_tried(self) -> None:
-        """Wait until each address was dialled once, so that the first connections are not taken for all."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await self._all_tried.wait()
-
-    def _note_tried(self, address: str) -> None:
-        self._untried.discard(address)
-        if not self._untried:
-            self._all_tried.set()
-
-    async def _hold(self, host: str, port: int) -> None:
-        address = f"{host}:{port}"
-        pause_s = RECONNECT_S
-        while True:
-            tried_s = _now_s()
-            try:
-                connection = await connect(host, port, CONNECT_TIMEOUT_S)
-            except ChannelError as error:
-                _log.debug("controller %s: %s", address, error)
-                self._closed_since_s.pop(address, None)
-                if isinstance(error, PortClosedError):
-                    self._closed_since_s[address] = tried_s
-                self._note_tried(address)
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, RECONNECT_MAX_S)
-                continue
-            pause_s = RECONNECT_S
-            self._closed_since_s.pop(address, None)
-            self._open[address] = connection
-            self._note_tried(address)
-            try:
-                if self._on_connected is not None:
-                    self._on_connected(connection)
-                await connection.wait_closed()
-            finally:
-                self._open.pop(address, None)
-                connection.close()
-            await asyncio.sleep(RECONNECT_S)
 
 
 def controller_answer(answer: RemotingCommand) -> ControllerAnswer:

@@ -77,7 +77,7 @@ class NodeWitness:
         next_s = loop.time()
         while True:
             if self._takers:
-                self._controllers.send_to(self._takers, self._beat)
+                self._controllers.links.send_to(self._takers, self._beat)
             # Why not from now on: the time that sending takes must not add up.
             next_s = max(next_s + self._interval_s, loop.time())
             await asyncio.sleep(next_s - loop.time())

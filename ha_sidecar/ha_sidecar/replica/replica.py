@@ -199,7 +199,7 @@ class LogReplica:
         while True:
             if self._sends_heartbeats:
                 ext = self._heartbeat().to_ext()
-                self._controllers.send_to_all(
+                self._controllers.links.send_to_all(
                     RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, ext, oneway=True)
                 )
             await asyncio.sleep(self._config.heartbeat_interval_ms / 1000)

@@ -6,6 +6,7 @@ Both sides of a cut have a writer of their own. Each test prints what each broke
 import asyncio
 import contextlib
 import itertools
+import logging
 import os
 import signal
 import time
@@ -27,6 +28,7 @@ pytestmark = [
 ]
 
 CLUSTER, GROUP, TOPIC = "c", "g", "T"
+_log = logging.getLogger(__name__)
 BOOT_TIMEOUT_S = 150.0
 FAILOVER_WITHIN_S = 60.0
 TIMEOUT_MS = 1_500
@@ -97,10 +99,10 @@ class AsyncGroup:
         for side in self.sides:
             acks = side.witness.acknowledged()
             span = f"{acks[0].end_ns} to {acks[-1].end_ns}" if acks else "none"
-            print(f"{side.broker.place.name}: {len(acks)} of {len(side.witness.sends())}, {span}")
+            _log.info(f"{side.broker.place.name}: {len(acks)} of {len(side.witness.sends())}, {span}")
         last_ns = max(send.end_ns for send in self.old.witness.acknowledged())
         first_ns = min(send.end_ns for send in self.new.witness.acknowledged())
-        print(
+        _log.info(
             f"{(first_ns - last_ns) / 1e6:.0f} ms from the old master's last promise to the new one's first"
         )
         assert last_ns < first_ns
@@ -136,7 +138,7 @@ async def test_a_master_that_is_cut_off_stops_before_another_promises_and_joins_
         await wire.cut()
         cut_s = time.monotonic()
         await group.old.wait_still(FAILOVER_WITHIN_S)
-        print(f"the old master stood still {(time.monotonic() - cut_s) * 1e3:.0f} ms after the cut")
+        _log.info(f"the old master stood still {(time.monotonic() - cut_s) * 1e3:.0f} ms after the cut")
         await group.elected()
         await group.new.witness.wait_acknowledged(50, 60.0)
         assert group.old.stands_still
@@ -165,7 +167,7 @@ async def test_a_companion_that_is_short_of_cpu_costs_a_pause_and_one_that_died_
     async with async_group(tmp_path, LONG_TIMEOUT_MS) as (group, _):
         await asyncio.sleep(LOAD_S)
         lapses = [await side.lapses() for side in group.sides]
-        print(f"leases that ran out in {LOAD_S:.0f} s of writes: {sum(lapses)}")
+        _log.info(f"leases that ran out in {LOAD_S:.0f} s of writes: {sum(lapses)}")
         assert lapses == [0, 0]
         await controllers_that_have_ended_stop_no_master(group)
         # Short of CPU until the broker stands still.
@@ -197,7 +199,7 @@ async def controllers_that_have_ended_stop_no_master(group: AsyncGroup) -> None:
     await group.old.witness.wait_acknowledged(50, 60.0)
     assert await group.old.lapses() == 0
     gap_ms = longest_gap_ms([s.end_ns for s in group.old.witness.acknowledged() if s.end_ns > ended_ns])
-    print(f"longest pause of the writer without any controller: {gap_ms:.0f} ms")
+    _log.info(f"longest pause of the writer without any controller: {gap_ms:.0f} ms")
     for index in range(len(controllers)):
         await controllers.start_node(index)
     assert (await group.whole())["master_epoch"] == group.before["master_epoch"]

@@ -260,10 +260,10 @@ class Leasing:
         asked_ms = _now_ms()
         question = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO, ext)
         try:
-            answer = await self._controllers.ask_at(address, question, TIMEOUT_S)
+            answer = await self._controllers.links.ask_at(address, question, TIMEOUT_S)
             header = GetMetaDataResponseHeader.from_ext(answer.ext)
         except ChannelError:
-            closed_s = self._controllers.port_closed_for_s(address)
+            closed_s = self._controllers.links.port_closed_for_s(address)
             if closed_s is not None:
                 self._lease.port_closed(address, _now_ms() - int(closed_s * 1_000))
         except RemotingProtocolError as error:

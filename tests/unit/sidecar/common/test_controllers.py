@@ -165,7 +165,7 @@ async def test_a_connection_that_closes_while_leaders_are_asked_for_is_no_crash(
         await _opened(controllers, 2)
         under_way = asyncio.create_task(controllers.call(SOME_REQUEST))
         # Between the look at the open connections and the first question, one of them goes.
-        asyncio.get_running_loop().call_soon(controllers._open.clear)
+        asyncio.get_running_loop().call_soon(controllers.links.open.clear)
         await asyncio.gather(under_way, return_exceptions=True)
         assert not isinstance(under_way.exception(), KeyError)
     finally:
