@@ -27,7 +27,7 @@ RECONNECT_MAX_S: Final = 1.0
 _log = logging.getLogger(__name__)
 
 
-class ControllerLinks:
+class LastingLinks:
     """The connections to all controllers.
 
     Attributes:

@@ -35,7 +35,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.headers import GetMetaDataResponseHeader
-from ha_sidecar.common.controller_links import ControllerLinks
+from ha_sidecar.common.controller_links import LastingLinks
 from ha_sidecar.decisions.majority import (
     ControllerAnswer,
     ControllerCount,
@@ -88,7 +88,7 @@ class Controllers:
         self, addresses: Sequence[tuple[str, int]], on_connected: Callable[[Connection], None] | None = None
     ) -> None:
         """Name them; `on_connected` is called with each connection as it opens."""
-        self.links: Final = ControllerLinks(addresses, on_connected)
+        self.links: Final = LastingLinks(addresses, on_connected)
         self._leader: str | None = None
         self._vouched: Connection | None = None
         self._vouched_until_s = 0.0

@@ -30,7 +30,7 @@ PLATFORMS: Final = {
 Windows is missing: its kubectl runs only `.exe` files, and a Python program does not come as one.
 """
 PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
-NOT_IMPORTED: Final = frozenset({"aiohttp", "google-crc32c", "msgspec", "prometheus-client", "uvloop"})
+NOT_IMPORTED: Final = frozenset({"aiohttp", "google-crc32c", "prometheus-client", "uvloop"})
 """Requirements of our packages that the plugin does not import. A test runs the archive without them."""
 _OF_OTHERS: Final = frozenset(
     {
