@@ -64,7 +64,7 @@ def test_rubbish_is_refused_however_deep_it_is(line: bytes) -> None:
         ({"event_id": ""}, "event_id"),
         ({"kind": None}, "kind"),
         ({"group": 7}, "group"),
-        ({"surrogate": "\ud800"}, "group"),
+        ({"group": "\ud800"}, "surrogate"),
         ({"attrs": {"n": 1}}, "attrs.n"),
         ({"attrs": ["a"]}, "attrs"),
     ],

@@ -86,7 +86,7 @@ async def test_a_controller_is_asked_and_changed_over_https(tmp_path: Path, auth
             assert (await client.nodes())[0] == {"role": "leader", "term": 1}
             with pytest.raises(PeerUnavailableError, match="in a circle"):
                 await client.designate("main", "orders", 1)
-        # A redirect to HTTP is followed over HTTPS: the server takes nothing else, and each request reached it.
+        # A redirect to HTTP is followed over HTTPS: each request reached the server, which speaks TLS only.
         assert len(served.tokens) == REDIRECTS_MAX
 
 
