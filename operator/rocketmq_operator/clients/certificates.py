@@ -111,13 +111,18 @@ def _read(pem: str) -> x509.Certificate:
         raise CertificateError(f"not a certificate in PEM: {error}") from error
 
 
+def _is_authority(found: x509.Certificate) -> bool:
+    try:
+        return found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        return False
+
+
 def _read_authority(authority: CertifiedKey) -> tuple[x509.Certificate, _SigningKey]:
     found = _read(authority.certificate)
     try:
         key = serialization.load_pem_private_key(authority.key.encode(), None)
-        is_authority = found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except x509.ExtensionNotFound:
-        is_authority = False
+        is_authority = _is_authority(found)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise CertificateError(f"not a private key in PEM without password: {error}") from error
     if not is_authority:
