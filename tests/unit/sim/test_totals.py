@@ -23,6 +23,7 @@ GOOD = ScheduleReport(
     acknowledged=100,
     ambiguous=1,
     refused=2,
+    lost_nodes=1,
 )
 
 
