@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from controller_core.access.signing import Credentials
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.client_headers import GetRouteInfoRequestHeader
 from controller_core.remoting.codes import RequestCode, ResponseCode
@@ -52,12 +53,14 @@ class PatientBrokers(BrokersClient):
         """Delete a route."""
         await super().delete_route(self._name_server, cluster, topic)
 
-    async def read(self, address: str, kind: str, name: str) -> Json | None:
+    async def read(
+        self, address: str, kind: str, name: str, credentials: Credentials | None = None
+    ) -> Json | None:
         """Return what the broker has."""
         async with asyncio.timeout(ANSWER_WITHIN_S):
             while True:
                 try:
-                    return await super().read(address, kind, name)
+                    return await super().read(address, kind, name, credentials)
                 except PeerUnavailableError:
                     await asyncio.sleep(0.2)
 
