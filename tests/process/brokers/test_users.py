@@ -307,7 +307,7 @@ async def test_a_broker_with_users_refuses_what_is_not_signed_or_not_allowed(tmp
             assert users["bob"] == UserInfo("bob", "bob-password-1", "Normal", "enable")
             assert rights[subject("bob")] == {"Topic:orders", "Group:order-readers"}
         for directory, words in (
-            (tmp_path / "none", "authentication field is null"),
+            (tmp_path / "none", "username cannot be null"),
             (wrong, "check signature failed"),
             (stranger, "User:mallory is not found"),
         ):
