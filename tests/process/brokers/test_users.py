@@ -64,7 +64,7 @@ ACCESS_CONTROL = {
 }
 RIGHTS = (
     PolicyEntryInfo("Group:*", ("Sub",), None, "Allow"),
-    PolicyEntryInfo("Topic:*", ("Pub", "Sub", "Create"), None, "Allow"),
+    PolicyEntryInfo("Topic:*", ("Pub", "Sub", "Create", "Get"), None, "Allow"),
 )
 WAIT_S = 60.0
 
