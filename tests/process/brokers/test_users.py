@@ -91,10 +91,10 @@ async def must(asker: Asker, code: RequestCode, header: Header | None = None, bo
             await asyncio.sleep(0.1)
 
 
-async def refused(asker: Asker, code: RequestCode, body: bytes = b"") -> str:
+async def refused(asker: Asker, code: RequestCode, header: Header | None = None) -> str:
     """Return why a request is refused."""
     with pytest.raises(AskError) as raised:
-        await must(asker, code, None, body)
+        await must(asker, code, header)
     assert raised.value.code == ResponseCode.NO_PERMISSION
     return str(raised.value)
 
@@ -314,9 +314,10 @@ async def test_a_broker_with_users_refuses_what_is_not_signed_or_not_allowed(tmp
             async with asking(broker, directory) as asker:
                 assert words in await refused(asker, RequestCode.GET_BROKER_CONFIG)
         async with asking(broker, normal) as asker:
-            assert "has no permission" in await refused(
-                asker, RequestCode.UPDATE_BROKER_CONFIG, b"brokerPermission=4\n"
-            )
+            header = ListUsersRequestHeader()
+            assert "has no permission" in await refused(asker, RequestCode.AUTH_LIST_USER, header)
+            # RocketMQ asks for no right here; docs/operations/users.md warns of it.
+            await must(asker, RequestCode.UPDATE_BROKER_CONFIG, None, b"brokerPermission=6\n")
     finally:
         await broker.process.kill()
         await name_server.stop()
