@@ -10,17 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from project_tools.release.commands import find_program, run_program
-from project_tools.release.source_tree import SourceTree
+from project_tools.release.commands import run_uv
+from project_tools.release.source_tree import PACKAGES, SourceTree
 
 Json = dict[str, Any]
-PACKAGES: Final = {
-    "controller-core": "rocketmq-controller-core",
-    "ha-sidecar": "rocketmq-ha-sidecar",
-    "operator": "rocketmq-ha-operator",
-    "slo-pipeline": "rocketmq-slo-pipeline",
-}
-"""Our packages by the name of the image that has them. The plugin has those of the operator."""
 _OWN_ADDRESSES: Final = "externalReferences"
 
 
@@ -34,10 +27,9 @@ def build_bills(tree: SourceTree, out: Path) -> list[Path]:
 
 
 def _bill(tree: SourceTree, name: str, package: str, out: Path) -> Path:
-    uv = find_program("uv", Path.cwd() / ".tools" / "bin")
-    words = [uv, "export", "--quiet", "--frozen", "--no-dev", "--preview-features", "sbom-export"]
+    words = ["export", "--frozen", "--no-dev", "--preview-features", "sbom-export"]
     words += ["--format", "cyclonedx1.5", "--package", package]
-    bill = with_fixed_names(json.loads(run_program(words, tree.root)), tree, package)
+    bill = with_fixed_names(json.loads(run_uv(words, tree.root)), tree, package)
     target = out / f"{name}-{tree.version}.cdx.json"
     target.write_text(json.dumps(bill, indent=1) + "\n", encoding="utf-8")
     return target

@@ -10,10 +10,9 @@ from typing import Final
 import yaml
 
 from project_tools.release.archives import files_below, write_tar_gz
-from project_tools.release.manifests import definitions
-from project_tools.release.source_tree import SourceTree
+from project_tools.release.manifests import definitions, described_kind
+from project_tools.release.source_tree import PACKAGES, SourceTree
 
-_IMAGES: Final = ("operator", "controller-core", "ha-sidecar", "slo-pipeline")
 _LINK: Final = re.compile(r"\]\((?!https?:)[^)]*\)")
 
 
@@ -39,17 +38,10 @@ def describe(tree: SourceTree) -> None:
 def annotations(tree: SourceTree) -> dict[str, str]:
     """Return the annotations that Artifact Hub reads (its page "Helm annotations")."""
     kinds = [
-        {
-            "kind": definition["spec"]["names"]["kind"],
-            "version": version["name"],
-            "name": definition["spec"]["names"]["plural"],
-            "displayName": definition["spec"]["names"]["kind"],
-            "description": version["schema"]["openAPIV3Schema"]["description"],
-        }
+        {"name": definition["spec"]["names"]["plural"], **described_kind(definition)}
         for definition in definitions(tree)
-        for version in definition["spec"]["versions"]
     ]
-    images = [{"name": name, "image": f"rocketmq-ha/{name}:{tree.version}"} for name in _IMAGES]
+    images = [{"name": name, "image": f"rocketmq-ha/{name}:{tree.version}"} for name in PACKAGES]
     return {
         "artifacthub.io/category": "streaming-messaging",
         "artifacthub.io/crds": yaml.safe_dump(kinds, sort_keys=False),

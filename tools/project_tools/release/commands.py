@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from controller_core.command_line.program import FailedError
@@ -41,6 +41,29 @@ def run_program(words: list[str], folder: Path, variables: Mapping[str, str] | N
         last = (result.stderr or result.stdout).decode(errors="replace").strip()[-1000:]
         raise FailedError(f"{Path(words[0]).name} {' '.join(words[1:3])}: {last}")
     return result.stdout
+
+
+def run_uv(words: Iterable[str], folder: Path, variables: Mapping[str, str] | None = None) -> bytes:
+    """Run uv, that of `make setup` first, quietly and return its output.
+
+    Raises:
+        FailedError: it is not installed, or failed.
+    """
+    command, *others = words
+    uv = find_program("uv", Path.cwd() / ".tools" / "bin")
+    return run_program([uv, command, "--quiet", *others], folder, variables)
+
+
+def export_libraries(packages: Iterable[str], folder: Path, *options: str) -> bytes:
+    """Return the libraries that some of our packages require, as uv.lock pins them, one a line.
+
+    Raises:
+        FailedError: uv is not installed, or failed.
+    """
+    words = ["export", "--frozen", "--no-dev", "--no-emit-workspace", "--no-annotate", "--no-header"]
+    for package in packages:
+        words += ["--package", package]
+    return run_uv([*words, *options], folder)
 
 
 def report_progress(text: str) -> None:

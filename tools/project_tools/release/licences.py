@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from controller_core.command_line.program import FailedError
-from project_tools.release.commands import find_program, run_program
-from project_tools.release.source_tree import SourceTree
+from project_tools.release.commands import export_libraries
+from project_tools.release.source_tree import PACKAGES, SourceTree
 
 _TEXT_NAMES: Final = ("LICENSE", "LICENCE", "COPYING", "NOTICE")
 _CLASSIFIER: Final = "License :: OSI Approved :: "
@@ -33,17 +33,7 @@ def build_licences(tree: SourceTree, out: Path) -> Path:
 
 def shipped_libraries(tree: SourceTree) -> list[str]:
     """Return the names of the libraries that our packages require on Linux, in order."""
-    uv = find_program("uv", Path.cwd() / ".tools" / "bin")
-    words = [uv, "export", "--quiet", "--frozen", "--no-dev", "--no-emit-workspace", "--no-annotate"]
-    words += ["--no-header", "--no-hashes"]
-    for package in (
-        "rocketmq-controller-core",
-        "rocketmq-ha-operator",
-        "rocketmq-ha-sidecar",
-        "rocketmq-slo-pipeline",
-    ):
-        words += ["--package", package]
-    lines = run_program(words, tree.root).decode().splitlines()
+    lines = export_libraries(PACKAGES.values(), tree.root, "--no-hashes").decode().splitlines()
     # A line with a marker is for other systems: `colorama==0.4.6 ; sys_platform == 'win32'`.
     return sorted(line.split("==")[0].strip() for line in lines if "==" in line and "win32" not in line)
 

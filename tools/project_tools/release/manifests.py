@@ -44,6 +44,18 @@ def definitions(tree: SourceTree) -> list[Json]:
     return [yaml.safe_load(path.read_bytes()) for path in sorted((tree.chart / "crds").glob("*.yaml"))]
 
 
+def described_kind(definition: Json) -> dict[str, str]:
+    """Return what catalogues of charts and bundles show of a kind, without the name that each has for it."""
+    (version,) = definition["spec"]["versions"]
+    kind = definition["spec"]["names"]["kind"]
+    return {
+        "kind": kind,
+        "version": version["name"],
+        "displayName": kind,
+        "description": version["schema"]["openAPIV3Schema"]["description"],
+    }
+
+
 def build_manifests(tree: SourceTree, out: Path) -> Path:
     """Write `install.yaml` and return it: namespace, definitions, then the operator for all namespaces."""
     namespace: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}

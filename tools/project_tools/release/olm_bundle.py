@@ -12,7 +12,7 @@ import yaml
 
 from controller_core.command_line.program import FailedError
 from project_tools.release.archives import files_below, write_tar_gz
-from project_tools.release.manifests import EVERYWHERE, definitions, rendered_chart
+from project_tools.release.manifests import EVERYWHERE, definitions, described_kind, rendered_chart
 from project_tools.release.source_tree import SourceTree
 
 Json = dict[str, Any]
@@ -98,14 +98,7 @@ def cluster_service_version(tree: SourceTree, objects: list[Json]) -> Json:
 
 
 def _owned(definition: Json) -> Json:
-    (version,) = definition["spec"]["versions"]
-    return {
-        "name": definition["metadata"]["name"],
-        "version": version["name"],
-        "kind": definition["spec"]["names"]["kind"],
-        "displayName": definition["spec"]["names"]["kind"],
-        "description": version["schema"]["openAPIV3Schema"]["description"],
-    }
+    return {"name": definition["metadata"]["name"], **described_kind(definition)}
 
 
 def _permissions(objects: list[Json], kind: str, account: str) -> list[Json]:

@@ -16,8 +16,8 @@ from typing import Any, Final
 import yaml
 
 from project_tools.release.archives import files_below, write_tar_gz
-from project_tools.release.commands import find_program, run_program
-from project_tools.release.source_tree import SourceTree
+from project_tools.release.commands import export_libraries, run_uv
+from project_tools.release.source_tree import PACKAGES, SourceTree
 
 PLATFORMS: Final = {
     ("linux", "amd64"): "x86_64-manylinux_2_28",
@@ -120,13 +120,9 @@ def krew_manifest(tree: SourceTree, archives: Mapping[tuple[str, str], Path], ur
 
 def _requirements(tree: SourceTree, work: Path) -> Path:
     """Write the plugin's libraries with their hashes, as uv.lock pins them."""
-    uv = find_program("uv", Path.cwd() / ".tools" / "bin")
-    words = [uv, "export", "--quiet", "--frozen", "--no-dev", "--no-emit-workspace", "--no-annotate"]
-    words += ["--no-header", "--package", "rocketmq-ha-operator"]
-    for name in sorted(NOT_IMPORTED | _OF_OTHERS):
-        words += ["--no-emit-package", name]
+    unused = [word for name in sorted(NOT_IMPORTED | _OF_OTHERS) for word in ("--no-emit-package", name)]
     requirements = work / "requirements.txt"
-    requirements.write_bytes(run_program(words, tree.root))
+    requirements.write_bytes(export_libraries([PACKAGES["operator"]], tree.root, *unused))
     return requirements
 
 
@@ -158,8 +154,7 @@ def _archive(
 
 
 def _install(tree: SourceTree, target: Path, requirements: Path, platform: str, python: str) -> None:
-    uv = find_program("uv", Path.cwd() / ".tools" / "bin")
-    words = [uv, "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
+    words = ["pip", "install", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
     words += ["--python-platform", platform, "--python-version", python, "--link-mode", "copy"]
     words += ["--target", str(target), "-r", str(requirements)]
-    run_program(words, tree.root)
+    run_uv(words, tree.root)

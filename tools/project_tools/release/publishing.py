@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from project_tools.release.bills import PACKAGES
-from project_tools.release.source_tree import SourceTree
+from project_tools.release.source_tree import PACKAGES, SourceTree
 
 NAME: Final = "publish.txt"
 

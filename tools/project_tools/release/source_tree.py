@@ -18,12 +18,13 @@ from project_tools.release.commands import find_program, run_program
 MEMBERS: Final = ("controller_core", "ha_sidecar", "operator", "spark")
 """The folders whose packages a release ships. `tests` and `tools` stay in the repository."""
 _VERSION: Final = re.compile(r"(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){2}")
-_OWN: Final = (
-    "rocketmq-controller-core",
-    "rocketmq-ha-operator",
-    "rocketmq-ha-sidecar",
-    "rocketmq-slo-pipeline",
-)
+PACKAGES: Final = {
+    "controller-core": "rocketmq-controller-core",
+    "ha-sidecar": "rocketmq-ha-sidecar",
+    "operator": "rocketmq-ha-operator",
+    "slo-pipeline": "rocketmq-slo-pipeline",
+}
+"""Our packages by the name of the image that has them. The plugin has those of the operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def with_version(root: Path, version: str) -> None:
         project = root / member / "pyproject.toml"
         _replace(project, r'^version = "[^"]+"$', f'version = "{version}"')
         text = project.read_text(encoding="utf-8")
-        for package in _OWN:
+        for package in PACKAGES.values():
             text = text.replace(f'  "{package}",', f'  "{package}=={version}",')
         project.write_text(text, encoding="utf-8")
     chart = root / "charts" / "rocketmq-ha" / "Chart.yaml"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from project_tools.release.commands import find_program, run_program
+from project_tools.release.commands import run_uv
 from project_tools.release.source_tree import MEMBERS, SourceTree
 
 
@@ -14,10 +14,8 @@ def build_wheels(tree: SourceTree, out: Path) -> list[Path]:
     Raises:
         FailedError: uv is not installed, or refused.
     """
-    uv = find_program("uv", Path.cwd() / ".tools" / "bin")
     variables = {"SOURCE_DATE_EPOCH": str(tree.commit_time_s)}
     for member in MEMBERS:
         # From the wheel's own folder: the source archive of a package leaves nothing out that its wheel has.
-        words = [uv, "build", "--quiet", "--no-create-gitignore", "--out-dir", str(out), member]
-        run_program(words, tree.root, variables)
+        run_uv(["build", "--no-create-gitignore", "--out-dir", str(out), member], tree.root, variables)
     return sorted(path for path in out.iterdir() if path.suffix in {".whl", ".gz"})
