@@ -5,7 +5,7 @@ numbers become one run `[start, stop)`, so that a canary that never fails costs 
 membership are binary searches over runs. Never: no I/O, and nothing of the pipeline's tables.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -15,11 +15,21 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
+Name = TypeVar("Name")
 One = TypeVar("One")
 DENSE_MAX: Final = 4
 """Numbers spread over at most so many times as many places are counted in an array of places."""
 FOLDED_PARTS: Final = 16
 """Sums of windows that are held beside the sums so far before they are added to them."""
+
+
+def by_name(parts: Iterable[Mapping[Name, One]]) -> dict[Name, list[One]]:
+    """Return what some parts have under each name, in the order of the parts."""
+    found: dict[Name, list[One]] = {}
+    for part in parts:
+        for name, of in part.items():
+            found.setdefault(name, []).append(of)
+    return found
 
 
 def folded(parts: Iterable[One], merged: Callable[[Sequence[One]], One]) -> One:

@@ -24,6 +24,7 @@ from slo_pipeline.jobs.single_pass.arrays import (
     Runs,
     Weighted,
     added,
+    by_name,
     in_order,
     ints,
     joined,
@@ -320,22 +321,14 @@ def folded(parts: Iterable[dict[str, OperationSums]]) -> dict[str, OperationSums
 
 def merged(parts: Iterable[dict[str, OperationSums]]) -> dict[str, OperationSums]:
     """Add up the sums of neighbouring windows, in order of time, by group."""
-    by_group: dict[str, list[OperationSums]] = {}
-    for part in parts:
-        for name, one in part.items():
-            by_group.setdefault(name, []).append(one)
-    return {name: _added(name, of) for name, of in sorted(by_group.items())}
+    return {name: _added(name, of) for name, of in sorted(by_name(parts).items())}
 
 
 def _joined(cut: Iterable[Mapping[int, StretchSums]]) -> dict[int, StretchSums]:
     """Add up the parts of stretches, in order of time."""
-    by_start: dict[int, list[StretchSums]] = {}
-    for one in cut:
-        for start, of in one.items():
-            by_start.setdefault(start, []).append(of)
     return {
         start: StretchSums(added(one.took for one in of), sum(one.failed for one in of))
-        for start, of in sorted(by_start.items())
+        for start, of in sorted(by_name(cut).items())
     }
 
 

@@ -10,9 +10,9 @@ The rules are those of `transforms.sli`, `lag` and `quality`.
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from slo_pipeline.jobs.single_pass.arrays import (
     Runs,
     Weighted,
     added,
+    by_name,
     ints,
     joined,
     quantile,
@@ -53,8 +54,6 @@ SCRAPE_COLUMNS: Final = ("ts", "metric", "value", "instance", "instance_uid")
 COLUMNS: Final = (*SCRAPE_COLUMNS, "labels")
 GAUGES: Final = (LAG_METRIC, IN_SYNC_METRIC, SET_SIZE_METRIC, REGISTERED_METRIC, ROLE_METRIC, TERM_METRIC, UP)
 Row = dict[str, Any]
-Name = TypeVar("Name")
-One = TypeVar("One")
 
 
 class SamplesLook(NamedTuple):
@@ -304,21 +303,13 @@ def merged(parts: Sequence[SampleSums]) -> SampleSums:
         whole.controllers |= part.controllers
         for key, value in part.lag_points.items():
             whole.lag_points[key] = max(whole.lag_points.get(key, value), value)
-    by_instance = _by_name(part.scrapes for part in parts)
+    by_instance = by_name(part.scrapes for part in parts)
     whole.scrapes = {name: _scrapes_added(of) for name, of in by_instance.items()}
     whole.lag = _worst_added([part.lag for part in parts], np.maximum)
     whole.in_sync = _worst_added([part.in_sync for part in parts], np.minimum)
-    for width, leading in _by_name(part.leading for part in parts).items():
+    for width, leading in by_name(part.leading for part in parts).items():
         whole.leading[width] = _leading_added(leading)
     return whole
-
-
-def _by_name(parts: Iterable[Mapping[Name, One]]) -> dict[Name, list[One]]:
-    found: dict[Name, list[One]] = {}
-    for part in parts:
-        for name, of in part.items():
-            found.setdefault(name, []).append(of)
-    return found
 
 
 def _worst_added(
@@ -327,9 +318,9 @@ def _worst_added(
     return {
         width: {
             name: Worst(*worst_by(joined(one.slice for one in found), _floats(found), worse))
-            for name, found in _by_name(of).items()
+            for name, found in by_name(of).items()
         }
-        for width, of in _by_name(parts).items()
+        for width, of in by_name(parts).items()
     }
 
 
@@ -338,8 +329,8 @@ def _floats(found: Sequence[Worst]) -> Floats:
 
 
 def _leading_added(parts: Sequence[Leading]) -> Leading:
-    silent = {name: union(of) for name, of in _by_name(part.silent for part in parts).items()}
-    cut = {key: frozenset().union(*of) for key, of in _by_name(part.cut for part in parts).items()}
+    silent = {name: union(of) for name, of in by_name(part.silent for part in parts).items()}
+    cut = {key: frozenset().union(*of) for key, of in by_name(part.cut for part in parts).items()}
     runs_of = [union(getattr(part, name) for part in parts) for name in ("answered", "led", "rivalled")]
     return Leading(runs_of[0], silent, runs_of[1], runs_of[2], cut)
 
