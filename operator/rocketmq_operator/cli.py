@@ -23,13 +23,6 @@ from rocketmq_operator.plan.report.allowed import AllowedInReports
 HTTP_DEFAULT: Final = "0.0.0.0:8080"
 
 
-_REPORTS_MAY_NAME: Final = {
-    "image": "an image",
-    "claim": "a PersistentVolumeClaim",
-    "account": "a ServiceAccount",
-}
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     return run(parser(), arguments)
@@ -68,10 +61,10 @@ def parser() -> Parser:
         choices=("debug", "info", "warning", "error"),
         help="lowest level of the log lines (default: info)",
     )
-    for what, shown in (
-        ("image", "IMAGE"),
-        ("claim", "NAME"),
-        ("account", "NAME"),
+    for what, shown, words in (
+        ("image", "IMAGE", "an image"),
+        ("claim", "NAME", "a PersistentVolumeClaim"),
+        ("account", "NAME", "a ServiceAccount"),
     ):
         operate.add_argument(
             f"--report-{what}",
@@ -79,7 +72,7 @@ def parser() -> Parser:
             type=names,
             default=[],
             metavar=shown,
-            help=f"{_REPORTS_MAY_NAME[what]} that SLOReports may name, or several with commas; repeatable",
+            help=f"{words} that SLOReports may name, or several with commas; repeatable",
         )
     crds = commands.add_parser("crds", help="print the resource definitions as YAML")
     crds.add_argument(

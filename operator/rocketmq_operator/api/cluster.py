@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field
 
 from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, kept_by
-from rocketmq_operator.api.common import LostMembers, Resources, StorageSpec
+from rocketmq_operator.api.common import LostMembers, ObjectName, Resources, StorageSpec
 from rocketmq_operator.api.conditions import Conditions
 from rocketmq_operator.api.listeners import Listeners, ListenerStatuses
 from rocketmq_operator.api.pods.jvm import Jvm
@@ -27,7 +27,6 @@ BY_ADDRESS_PREFIXES = ("5.0.", "5.1.0")
 """Versions whose controllers know members by address. 5.1.1 brought broker ids, and requests 1012 and 1013
 for them."""
 CERTIFICATE_DAYS_MAX = 3_650
-_DNS_NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 VERSION_PATTERN: Final = "^5[.]([3-9]|[1-9][0-9]+)[.]"
 """Versions of RocketMQ that have users (ACL 2.0): since 5.3.0. Source: RocketMQ 5.5.0 AuthConfig.java."""
 
@@ -163,7 +162,7 @@ class AuthoritySpec(SpecModel):
 
     RULES: ClassVar[tuple[Rule, ...]] = (_renewed_in_time("tls.authority"),)
 
-    secret_name: Annotated[str, Field(min_length=1, max_length=253, pattern=_DNS_NAME)] | None = None
+    secret_name: ObjectName | None = None
     """A Secret of this namespace with the certificate (`tls.crt`) and key (`tls.key`) of your authority, for
     instance that of a cert-manager Certificate with `isCA: true`. When it changes, the operator lets both
     authorities be trusted for a while. Absent: the operator makes an authority."""

@@ -145,11 +145,20 @@ def volumes(config_map: str) -> list[Json]:
 
 def with_credentials(pod: Json, cluster: str) -> Json:
     """Return a pod whose containers have the credentials with which requests to brokers are signed."""
-    mount = {"name": _CREDENTIALS, "mountPath": CREDENTIALS_PATH, "readOnly": True}
-    volume = {
-        "name": _CREDENTIALS,
-        "secret": {"secretName": credentials_secret(cluster), "defaultMode": 0o440},
-    }
+    return with_secret(pod, _CREDENTIALS, credentials_secret(cluster), CREDENTIALS_PATH)
+
+
+def with_secret(pod: Json, name: str, secret: str, path: str) -> Json:
+    """Return a pod whose containers have the files of a Secret.
+
+    Args:
+        pod: the pod's spec.
+        name: of the volume.
+        secret: the Secret.
+        path: where the containers have it.
+    """
+    mount = {"name": name, "mountPath": path, "readOnly": True}
+    volume = {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}}
     given = {
         key: [one | {"volumeMounts": [*one["volumeMounts"], mount]} for one in pod[key]]
         for key in ("initContainers", "containers")

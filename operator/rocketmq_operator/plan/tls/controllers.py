@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Final
 
 from rocketmq_operator.api.cluster import InternalTls, TlsSpec
-from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.objects import Json, Live, Owner, belonging_labels, child
 from rocketmq_operator.plan.pods.observed import ObservedPod
 
@@ -131,11 +131,7 @@ def with_tls(pod: Json, secret: str, mode: TlsMode) -> Json:
     """Return the controllers' pod with the certificates of the Secret; unchanged if TLS is disabled."""
     if mode is TlsMode.DISABLED:
         return pod
+    pod = parts.with_secret(pod, "tls", secret, names.TLS_PATH)
     (container,) = pod["containers"]
-    mount = {"name": "tls", "mountPath": names.TLS_PATH, "readOnly": True}
-    container = container | {
-        "env": [*container["env"], {"name": VARIABLE, "value": str(mode)}],
-        "volumeMounts": [*container["volumeMounts"], mount],
-    }
-    volume = {"name": "tls", "secret": {"secretName": secret, "defaultMode": 0o440}}
-    return pod | {"containers": [container], "volumes": [*pod["volumes"], volume]}
+    variable = {"name": VARIABLE, "value": str(mode)}
+    return pod | {"containers": [container | {"env": [*container["env"], variable]}]}
