@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from controller_core.access.request_signer import RequestSigner
 from ha_sidecar.address import AddressError, HostPort, host_port, host_ports
 
 _Parsed = TypeVar("_Parsed")
@@ -64,6 +65,11 @@ def number(key: str, text: str) -> int:
     """Read a whole number from 0."""
     require(text.isascii() and text.isdigit(), f"{key.replace('_', '-')} {text!r} is not a number")
     return int(text)
+
+
+def signer(text: str) -> RequestSigner | None:
+    """Return what signs requests with the credentials in a directory; None for an empty text."""
+    return RequestSigner(Path(text)) if text else None
 
 
 def _require_keys(texts: Mapping[str, str], required: Collection[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from controller_core.access.request_signer import RequestSigner
 from ha_sidecar.address import PORT_MAX, HostPort
-from ha_sidecar.common.options import address, addresses, build_settings, number, require
+from ha_sidecar.common.options import address, addresses, build_settings, number, require, signer
 
 POLL_INTERVAL_MS_MIN: Final = 50
 HOLD_MS_MIN: Final = 500
@@ -135,7 +135,7 @@ def _parse(key: str, text: str) -> object:
         case "fence_after_ms" | "fence_stop_ms" | "lease_ms" | "lease_port":
             return number(key, text)
         case "credentials":
-            return RequestSigner(Path(text)) if text else None
+            return signer(text)
         case "state":
             return Path(text) if text else None
         case "fence" | "keep_users" | "lease_binds" | "metadata_put_back":

@@ -8,7 +8,7 @@ from typing import Final
 from controller_core.access.request_signer import RequestSigner
 from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
-from ha_sidecar.common.options import address, addresses, build_settings, number, require
+from ha_sidecar.common.options import address, addresses, build_settings, number, require, signer
 
 ACK_AFTER: Final = ("sync", "write")
 CONTROLLER_KINDS: Final = ("rocketmq-ha", "java")
@@ -130,7 +130,7 @@ def _parse(key: str, text: str) -> object:
         case "listen" | "http" | "advertise" | "ha_listen" | "ha_advertise":
             return address(key, text)
         case "credentials":
-            return RequestSigner(Path(text)) if text else None
+            return signer(text)
         case "store":
             return Path(text)
         case (

@@ -11,7 +11,7 @@ from typing import Final
 from controller_core.access.request_signer import RequestSigner
 from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
-from ha_sidecar.common.options import address, addresses, build_settings, number, require
+from ha_sidecar.common.options import address, addresses, build_settings, number, require, signer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ def _parse(key: str, text: str) -> object:
         case "source":
             return address(key, text)
         case "credentials":
-            return RequestSigner(Path(text)) if text else None
+            return signer(text)
         case "store":
             return Path(text)
         case "advertise":
