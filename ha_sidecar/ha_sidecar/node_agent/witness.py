@@ -22,13 +22,13 @@ from controller_core import limits
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.nodes.bodies import NamedMember, NodeHeartbeat
+from controller_core.remoting.nodes.token import TOKEN_FIELD
 from ha_sidecar.common.controllers import Controllers
 from ha_sidecar.node_agent.metrics import NodeAgentMetrics
 from ha_sidecar.node_agent.replaced import LocatedMember, is_ip
 
 CHECK_S: Final = 2.0
 _ANSWER_S: Final = 1.0
-_TOKEN_FIELD: Final = "rmqhaToken"  # noqa: S105 - the name of a field
 
 _log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class NodeWitness:
 
     @staticmethod
     def _heartbeat(named: tuple[NamedMember, ...], token: str) -> RemotingCommand:
-        ext = {_TOKEN_FIELD: token} if token else None
+        ext = {TOKEN_FIELD: token} if token else None
         return RemotingCommand.request(RequestCode.NODE_HEARTBEAT, ext, NodeHeartbeat(named).encode())
 
     def _read_token(self) -> str:

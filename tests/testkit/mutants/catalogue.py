@@ -373,8 +373,8 @@ MUTANTS = (
     Mutant(
         "a broker stays in the set with the winner",
         "groups/elections/kept_replicas.py",
-        " and not is_electable(group, member)",
-        "",
+        "set(command.kept) & set(log_replicas_in_sync(group))",
+        "set(command.kept) & set(group.sync_state_set)",
         test="tests/unit/groups/elections/test_kept_replicas.py",
     ),
     Mutant(

@@ -29,7 +29,7 @@ Source: ReplicasManager.changeToMaster, AutoSwitchHAService.maybeShrinkSyncState
 from typing import Final
 
 from controller_core.groups.commands import AlterSyncStateSet, ElectMaster
-from controller_core.groups.elections.policy import is_electable
+from controller_core.groups.elections.policy import log_replicas_in_sync
 from controller_core.groups.group import Group
 from controller_core.groups.history import FailoverRecord
 from controller_core.groups.keys import BrokerId
@@ -46,11 +46,7 @@ def set_of_winner(group: Group, command: ElectMaster, winner: BrokerId) -> tuple
     """Return the SyncStateSet after an election."""
     if winner not in group.sync_state_set:
         return (winner,)
-    kept = {
-        member
-        for member in command.kept
-        if member in group.sync_state_set and member in group.replicas and not is_electable(group, member)
-    }
+    kept = set(command.kept) & set(log_replicas_in_sync(group))
     return tuple(sorted({winner, *kept}))
 
 

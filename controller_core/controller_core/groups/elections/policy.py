@@ -62,6 +62,15 @@ def is_electable(group: Group, broker_id: BrokerId) -> bool:
     return replica is not None and replica.electable
 
 
+def log_replicas_in_sync(group: Group) -> tuple[BrokerId, ...]:
+    """Return the log replicas in a group's SyncStateSet, ascending."""
+    return tuple(
+        broker_id
+        for broker_id, replica in sorted(group.replicas.items())
+        if not replica.electable and broker_id in group.sync_state_set
+    )
+
+
 def rank(broker: LiveBroker) -> tuple[int, int, int, int]:
     """Return what sorts the best log first."""
     return (-broker.epoch, -broker.max_offset, broker.priority, broker.id)

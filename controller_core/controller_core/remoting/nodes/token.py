@@ -9,6 +9,11 @@ import hashlib
 import hmac
 from typing import Final
 
+TOKEN_FIELD: Final = "rmqhaToken"  # noqa: S105 - the name of a field
+"""Header field with the cluster's token in a request of an administrator, or the agents' in a heartbeat.
+
+A request that is sent on to the leader loses it.
+"""
 _PURPOSE: Final = b"rocketmq-ha node agent"
 
 

@@ -29,6 +29,7 @@ from itertools import islice
 
 from controller_core.groups.commands import LiveBroker
 from controller_core.groups.elections.first_elections import has_absurd_epoch
+from controller_core.groups.elections.policy import log_replicas_in_sync
 from controller_core.groups.group import Group
 from controller_core.groups.keys import BrokerId, GroupKey, LogOffset, ReplicaKey
 from controller_core.groups.liveness.entries import UNREGISTERED_BOUNDS, Death, LiveEntry
@@ -252,11 +253,7 @@ class HeartbeatReceiver:
 
     def _has_log_replica_in_sync(self, key: ReplicaKey) -> bool:
         group = self._state.get(key.group)
-        return group is not None and any(
-            not group.replicas[member].electable
-            for member in group.sync_state_set
-            if member in group.replicas
-        )
+        return group is not None and bool(log_replicas_in_sync(group))
 
     async def run(self) -> None:
         """Find members that are silent for too long, until cancelled."""

@@ -163,8 +163,8 @@ class LeaderElections:
         for group in self._machine.state.groups():
             record = self._machine.state.history.failover(group.key, group.master_epoch)
             if record is not None and record.role_taken_ns is None and record.proposed_ns >= oldest_ns:
-                living = self._heartbeats.table.alive(group.key, group.replicas)
-                self._submitter.follow_up.repeat(role_notices(group, (broker.id for broker in living)))
+                living = self._heartbeats.table.alive_ids(group.key, group.replicas)
+                self._submitter.follow_up.repeat(role_notices(group, living))
 
     def _scan(self) -> None:
         unclean = self._config.settings.elect_unclean_master

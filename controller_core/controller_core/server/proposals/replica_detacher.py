@@ -26,6 +26,7 @@ from typing import Final
 
 from controller_core.groups.commands import ElectMaster
 from controller_core.groups.elections.election import would_end
+from controller_core.groups.elections.policy import log_replicas_in_sync
 from controller_core.groups.group import Group
 from controller_core.groups.keys import BrokerId
 from controller_core.groups.state import GroupsState
@@ -53,9 +54,9 @@ class ReplicaDetacher:
             return ()
         alive = {broker.id for broker in command.alive}
         replicas = {
-            broker_id: replica.address
-            for broker_id, replica in sorted(group.replicas.items())
-            if not replica.electable and broker_id in alive and broker_id in group.sync_state_set
+            broker_id: group.replicas[broker_id].address
+            for broker_id in log_replicas_in_sync(group)
+            if broker_id in alive
         }
         if not replicas or not would_end(group, command):
             return ()

@@ -18,10 +18,9 @@ from controller_core.channel.connection import Connection
 from controller_core.channel.endpoints import connect
 from controller_core.channel.errors import ConnectError
 from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.nodes.token import TOKEN_FIELD
 
 FORWARDED_BY_FIELD: Final = "rmqhaForwardedBy"
-TOKEN_FIELD: Final = "rmqhaToken"  # noqa: S105 - the name of a field
-"""The cluster's token in a request of an administrator; it is not sent on."""
 CLUSTER_FIELD: Final = "rmqhaCluster"
 FATE_UNKNOWN_FIELD: Final = "rmqhaFateUnknown"
 """In the answer 2007 to a forwarded request: it may yet be carried out."""

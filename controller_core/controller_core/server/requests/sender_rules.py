@@ -45,11 +45,11 @@ from controller_core.remoting import headers
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import HeaderError, shown
-from controller_core.remoting.nodes.token import node_token
+from controller_core.remoting.nodes.token import TOKEN_FIELD, node_token
 from controller_core.server.common.certificate_names import PeerCertificate, is_administrator
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.requests.answers import not_leader
-from controller_core.server.requests.forwarding import TOKEN_FIELD, is_forwarded
+from controller_core.server.requests.forwarding import is_forwarded
 from controller_core.server.requests.interfaces import NodeReads
 from controller_core.server.settings.config import Settings
 from controller_core.server.settings.live_config import LiveConfig

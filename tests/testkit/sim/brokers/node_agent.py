@@ -6,8 +6,7 @@ from random import Random
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.nodes.bodies import NamedMember, NodeHeartbeat
-from controller_core.remoting.nodes.token import node_token
-from controller_core.server.requests.forwarding import TOKEN_FIELD
+from controller_core.remoting.nodes.token import TOKEN_FIELD, node_token
 from testkit.sim.brokers.broker_calls import ControllerLinks
 from testkit.sim.loop.simulated_network import Network
 from testkit.sim.loop.virtual_loop import Process, VirtualLoop

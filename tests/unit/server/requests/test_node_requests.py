@@ -21,9 +21,8 @@ from controller_core.remoting.nodes.bodies import (
     NodeHeartbeat,
     NodeQuestion,
 )
-from controller_core.remoting.nodes.token import node_token
+from controller_core.remoting.nodes.token import TOKEN_FIELD, node_token
 from controller_core.server.requests import sender_rules
-from controller_core.server.requests.forwarding import TOKEN_FIELD
 from testkit.fakes.broker import FakeBroker
 from testkit.products.one_controller import OneNode
 

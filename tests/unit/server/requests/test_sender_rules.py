@@ -18,8 +18,9 @@ from controller_core.remoting import headers
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.nodes.token import TOKEN_FIELD
 from controller_core.server.requests import sender_rules
-from controller_core.server.requests.forwarding import FORWARDED_BY_FIELD, TOKEN_FIELD
+from controller_core.server.requests.forwarding import FORWARDED_BY_FIELD
 from controller_core.server.settings.config import load
 from testkit.products.one_controller import OneNode
 
