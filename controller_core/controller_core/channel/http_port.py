@@ -21,8 +21,10 @@ Every HTTP server of this system uses this class.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
 from ssl import SSLContext
 from typing import Final, cast
 
@@ -225,6 +227,39 @@ class _Guard(asyncio.Protocol):
             transport.abort()
         else:
             self._watch(transport, unsent_bytes)
+
+
+class StreamCounter:
+    """Counts the event streams of a server, by source address.
+
+    The server asks before it opens one, and says in its own words why it refuses.
+    """
+
+    def __init__(self, total_max: int, source_max: int) -> None:
+        """Take how many may be open, and how many of one address."""
+        self._total_max: Final = total_max
+        self._source_max: Final = source_max
+        self._open: Final[Counter[str | None]] = Counter()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many are open as may be."""
+        return self._open.total() >= self._total_max
+
+    def is_full_for(self, source: str | None) -> bool:
+        """Whether as many of an address are open as may be."""
+        return self._open[source] >= self._source_max
+
+    @contextlib.contextmanager
+    def counted(self, source: str | None) -> Iterator[None]:
+        """Count one stream while the block runs."""
+        self._open[source] += 1
+        try:
+            yield
+        finally:
+            self._open[source] -= 1
+            if not self._open[source]:
+                del self._open[source]
 
 
 _FAULTS: Final = (HttpProcessingError, web.RequestPayloadError)

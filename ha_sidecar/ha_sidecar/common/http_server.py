@@ -14,14 +14,13 @@ from the containers of the same pod.
 import asyncio
 import ipaddress
 import json
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
 
-from controller_core.channel.http_port import HttpPort
+from controller_core.channel.http_port import HttpPort, StreamCounter
 from ha_sidecar import limits
 from ha_sidecar.common.events import EventLog
 
@@ -57,7 +56,7 @@ class HttpServer:
             app.router.add_get("/v1/status", partial(self._serve_status, status))
         for path, action in (actions or {}).items():
             app.router.add_post(path, partial(self._serve_action, action))
-        self._streams: Final[Counter[str | None]] = Counter()
+        self._streams: Final = StreamCounter(limits.EVENT_STREAMS_MAX, limits.SOURCE_EVENT_STREAMS_MAX)
         self._port: Final = HttpPort(
             app, shutdown_s=SHUTDOWN_S, unsent_bytes_max=limits.HTTP_UNSENT_BYTES_MAX
         )
@@ -97,19 +96,10 @@ class HttpServer:
         follow = request.query.get("follow", "true")
         if follow not in ("true", "false"):
             return web.Response(status=400, text=f"follow: true or false is expected, not {follow!r}\n")
-        source = request.remote
-        if (
-            self._streams.total() >= limits.EVENT_STREAMS_MAX
-            or self._streams[source] >= limits.SOURCE_EVENT_STREAMS_MAX
-        ):
+        if self._streams.is_full or self._streams.is_full_for(request.remote):
             return web.Response(status=503, text="too many event streams are open\n")
-        self._streams[source] += 1
-        try:
+        with self._streams.counted(request.remote):
             return await self._stream(request, after, follow=follow == "true")
-        finally:
-            self._streams[source] -= 1
-            if not self._streams[source]:
-                del self._streams[source]
 
     async def _stream(self, request: web.Request, after: int, *, follow: bool) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})

@@ -28,9 +28,9 @@ Never here: a decision. Handlers read the state or hand a request to the control
 """
 
 import asyncio
+import contextlib
 import json
 import ssl
-from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Protocol
 
@@ -38,7 +38,7 @@ from aiohttp import web
 
 from controller_core import limits
 from controller_core.channel.http_answers import NEWEST_EVENT_HEADER
-from controller_core.channel.http_port import HttpPort
+from controller_core.channel.http_port import HttpPort, StreamCounter
 from controller_core.groups.history import EventsPage
 from controller_core.remoting.errors import shown
 from controller_core.server.common import json_views
@@ -129,7 +129,7 @@ class NodeHttpServer:
         self._controller = controller
         self._changes = ChangeRoutes(controller)
         self._port: HttpPort | None = None
-        self._streams: Counter[str | None] = Counter()
+        self._streams = StreamCounter(limits.EVENT_STREAMS_MAX, limits.SOURCE_EVENT_STREAMS_MAX)
         self._stopping = asyncio.Event()
         self._pages = asyncio.Lock()
 
@@ -217,26 +217,20 @@ class NodeHttpServer:
         after = newest if request.query.get("after") == "newest" else _query_int(request, "after", 0)
         follow = _query_bool(request, "follow", default=True)
         source = request.remote
-        if self._streams.total() >= limits.EVENT_STREAMS_MAX:
+        if self._streams.is_full:
             raise HttpError(503, f"{limits.EVENT_STREAMS_MAX} event streams are open, which is the most")
-        if self._streams[source] >= limits.SOURCE_EVENT_STREAMS_MAX:
+        if self._streams.is_full_for(source):
             problem = (
                 f"{limits.SOURCE_EVENT_STREAMS_MAX} event streams of {source} are open, which is the most"
             )
             raise HttpError(503, problem)
         headers = {"Content-Type": "application/x-ndjson", NEWEST_EVENT_HEADER: str(newest)}
         response = web.StreamResponse(headers=headers)
-        self._streams[source] += 1
-        try:
+        # A reader that is gone is how streams end.
+        with self._streams.counted(source), contextlib.suppress(ConnectionResetError):
             await response.prepare(request)
             async for lines in self._event_lines(request, after, follow=follow):
                 await response.write(lines)
-        except ConnectionResetError:
-            pass  # the reader is gone, which is how streams end
-        finally:
-            self._streams[source] -= 1
-            if not self._streams[source]:
-                del self._streams[source]
         return response
 
     async def _event_lines(self, request: web.Request, after: int, *, follow: bool) -> AsyncIterator[bytes]:
