@@ -87,7 +87,14 @@ def may_elect(
         return True  # no master to replace
     if need.death is not None:
         return True  # seen with own eyes
-    return now_ms >= listening_since_ms + hold_ms
+    return listening_left_ms(now_ms, listening_since_ms, hold_ms) == 0
+
+
+def listening_left_ms(
+    now_ms: int, listening_since_ms: int, hold_ms: int = DEFAULT_HEARTBEAT_TIMEOUT_MS
+) -> int:
+    """Return for how much longer silence means nothing to a node that has listened since this time."""
+    return max(0, listening_since_ms + hold_ms - now_ms)
 
 
 def must_hold_request(
@@ -107,4 +114,4 @@ def must_hold_request(
     master_key = ReplicaKey(*group.key, group.master_id)
     if liveness.is_alive(master_key) or liveness.last_death(master_key) is not None:
         return False
-    return now_ms < listening_since_ms + hold_ms
+    return listening_left_ms(now_ms, listening_since_ms, hold_ms) > 0

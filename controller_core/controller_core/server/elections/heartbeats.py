@@ -35,6 +35,7 @@ from controller_core.groups.keys import BrokerId, GroupKey, LogOffset, ReplicaKe
 from controller_core.groups.liveness.entries import UNREGISTERED_BOUNDS, Death, LiveEntry
 from controller_core.groups.liveness.holders import NO_CHANNEL_ID
 from controller_core.groups.liveness.node_agents import NodeAgents, Verdict
+from controller_core.groups.liveness.scan import listening_left_ms
 from controller_core.groups.liveness.table import EXPIRY_LATENESS_MS_MAX, STARTING_MS, LivenessTable
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.headers import BrokerHeartbeatRequestHeader
@@ -234,18 +235,22 @@ class HeartbeatReceiver:
     def lease_ms(self, ext: Mapping[str, str]) -> int | None:
         """Return for how much longer the member that a request names may be silent.
 
-        0 if this node does not take it for alive; None if the request names no member. This node does not
-        take the member's node for lost before, unless the member says that the lease does not bind
-        (`leaseBinds`) and a log replica is in the SyncStateSet: without it the member acknowledges nothing.
+        None if the request names no member. 0 if this node takes it for dead. A node that has just started
+        has not heard the member yet, and replaces no silent master while it listens: the rest of that time.
+
+        This node does not take the member's node for lost before, unless the member says that the lease does
+        not bind (`leaseBinds`) and a log replica is in the SyncStateSet: without it the member acknowledges
+        nothing.
         """
         broker_id = ext.get("brokerId", "")
         if not broker_id.isdecimal() or len(broker_id) > _ID_DIGITS_MAX:
             return None
         key = ReplicaKey(ext.get("clusterName", ""), ext.get("brokerName", ""), BrokerId(int(broker_id)))
         entry = self.table.get(key)
-        if entry is None:
-            return 0
         now_ms = self._clock.now_ms()
+        if entry is None:
+            is_dead = self.table.last_death(key) is not None
+            return 0 if is_dead else listening_left_ms(now_ms, self.listening_since_ms)
         lease_ms = max(0, entry.deadline_ms - now_ms)
         if ext.get("leaseBinds") != "false" or not self._has_log_replica_in_sync(key):
             entry.lease_until_ms = now_ms + lease_ms

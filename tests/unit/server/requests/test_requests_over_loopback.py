@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from controller_core.channel.endpoints import connect
+from controller_core.groups.commands import DEFAULT_HEARTBEAT_TIMEOUT_MS
 from controller_core.groups.keys import ReplicaKey
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import (
@@ -62,13 +63,23 @@ async def test_metadata_tell_a_member_for_how_much_longer_it_may_be_silent(one: 
             return headers.GetMetaDataResponseHeader.from_ext(answer.ext).lease_ms
 
         told = await lease_ms(named)
+        key = ReplicaKey("c1", "b1", broker.broker_id)
         assert told is not None
-        assert 0 < told <= one.heartbeats.table._members[ReplicaKey("c1", "b1", broker.broker_id)].timeout_ms
+        assert 0 < told <= one.heartbeats.table._members[key].timeout_ms
+        unheard = await lease_ms(named | {"brokerId": "77"})
+        assert unheard is not None
+        assert 0 < unheard <= DEFAULT_HEARTBEAT_TIMEOUT_MS, "it has just started, and judges nobody's silence"
+        one.heartbeats.listening_since_ms -= DEFAULT_HEARTBEAT_TIMEOUT_MS
         assert await lease_ms(named | {"brokerId": "77"}) == 0
-        entry = one.heartbeats.table._members[ReplicaKey("c1", "b1", broker.broker_id)]
+        one.heartbeats.listening_since_ms += DEFAULT_HEARTBEAT_TIMEOUT_MS
+        entry = one.heartbeats.table._members[key]
         assert entry.lease_until_ms > 0, "this controller is bound by what it told"
         assert await lease_ms({}) is None
         assert await lease_ms(named | {"brokerId": "x"}) is None
+    async with asyncio.timeout(WITHIN_S):
+        while one.heartbeats.table.is_alive(key):  # noqa: ASYNC110 - a closed connection is not told here
+            await asyncio.sleep(0.01)
+    assert await lease_ms(named) == 0, "it saw the member's connection close"
 
 
 async def test_a_lease_binds_unless_a_log_replica_is_in_the_set(one: OneNode) -> None:
