@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from testkit.rocketmq.processes import SHORT_RUNS_VARIABLE
+
+os.environ.setdefault(SHORT_RUNS_VARIABLE, "1")
+
 # Hypothesis gives an example 200 ms, and ten of them a second to be made: bounds on the machine, which may
 # stand still for longer, and on nothing that is ours. A test that hangs is ended by pytest's own time-out.
 settings.register_profile(
