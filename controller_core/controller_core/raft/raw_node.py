@@ -10,9 +10,7 @@ The loop of a caller:
             node.advance()
 
 Between `ready` and `advance` messages, ticks and proposals may come in; they show in the next Ready. So the
-write may be done on another thread while this one goes on listening.
-
-Not safe for use by several threads at once.
+write may be done on another thread while this one goes on listening. No other use by several threads is safe.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +25,7 @@ from controller_core.raft.log.storage import Storage
 from controller_core.raft.membership import apply_conf_change, note_applied, restore_membership
 from controller_core.raft.reads import lease_ticks_left
 from controller_core.raft.replication import forget_uncommitted
-from controller_core.raft.step import step, tick
+from controller_core.raft.step import step, tick, ticks_until_due
 from controller_core.raft.tracker.progress import ProgressStatus
 from controller_core.raft.types import (
     NO_INDEX,
@@ -127,6 +125,10 @@ class RawNode:
     def tick(self) -> None:
         """Let one tick pass."""
         tick(self._raft)
+
+    def ticks_until_due(self) -> int:
+        """Return after how many ticks one does more than count, at least 1, unless a message comes first."""
+        return ticks_until_due(self._raft)
 
     def step(self, message: Message) -> None:
         """Take a message from another node.

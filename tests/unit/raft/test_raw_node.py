@@ -275,3 +275,22 @@ def append(leader: int, *, term: int, index: int, log_term: int, data: tuple[byt
         log_term=Term(log_term),
         entries=entries,
     )
+
+
+@pytest.mark.parametrize("node_id", [1, 2], ids=["leader", "follower"])
+def test_no_tick_before_the_one_that_is_due_does_more_than_count(node_id: int) -> None:
+    group = RaftGroup(1, 2, 3, check_quorum=True)
+    group.elect(1)
+    node = group[node_id]
+    for _ in range(20):
+        role = node.status().role
+        for _ in range(node.ticks_until_due() - 1):
+            node.tick()
+            assert not node.has_ready()
+        assert node.ticks_until_due() == 1
+        node.tick()
+        if role == StateType.FOLLOWER:
+            assert node.status().role != StateType.FOLLOWER, "its patience is over"
+            break
+        group.pump()
+    assert node.status().role != StateType.FOLLOWER

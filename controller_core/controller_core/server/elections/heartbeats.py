@@ -44,6 +44,8 @@ from controller_core.server.clock import Clock
 from controller_core.server.common.json_views import Beat
 
 TICK_S = 0.1
+EMPTY_S = 0.4
+"""Without members: the first deadline of the first one may be seen so late."""
 SLICE = 256
 """Deaths that are reported in one turn of the loop."""
 _TICK_MIN_S = 0.005
@@ -277,7 +279,7 @@ class HeartbeatReceiver:
     def _delay_s(self) -> float:
         deadline_ms = self.table.next_deadline_ms()
         if deadline_ms is None:
-            return TICK_S
+            return EMPTY_S
         # Why + 1: a beat exactly at its deadline is in time, so no member is overdue before the next
         # millisecond.
         return min(TICK_S, max(_TICK_MIN_S, (deadline_ms + 1 - self._clock.now_ms()) / _MS_PER_S))

@@ -12,9 +12,7 @@ or into a queue, and wakes the task. It works off one Ready after the other, in 
 So one fsync carries every command that came during the previous one, and followers write at the same time. A
 batch that only moves the commit index waits for the next write: losing it costs a replay. On a full disk
 ticks go on, so a leader that cannot write loses its leadership. A failed disk, an entry of a later release or
-a broken invariant ends the node.
-
-Never here: what commands mean, and sockets.
+a broken invariant ends the node. Never here: what commands mean, and sockets.
 """
 
 import asyncio
@@ -74,7 +72,9 @@ class Node:
         self._checks = PeerChecks(self._raw, config.node_id, self._applied.snapshot_problem)
         self._callers = Callers(self._raw, os.urandom(8))
         self._changes = ConfChanges(self._raw)
-        self._ticker = Ticker(config.tick_ms / 1000, config.ticks_at_once_max, self._tick)
+        self._ticker = Ticker(
+            config.tick_ms / 1000, config.ticks_at_once_max, self._tick, self._raw.ticks_until_due
+        )
         self._writer = LogWriter(store, config.entries_kept)
         self._snapshots = Snapshots(
             store, self._writer, config.snapshot_entries, self._applied.moment, self._end
@@ -276,6 +276,7 @@ class Node:
         self._checks.check(message)
         if message.type in _ASKS_FOR_A_VOTE and not self._applied.conf_state.voters:
             return  # A node without a membership must not vote.
+        self._ticker.catch_up()  # Its time is now, and not that of the last tick.
         try:
             self._raw.step(message)
         except PeerMessageError as error:
@@ -312,6 +313,7 @@ class Node:
         self._changes.check_leadership()
         if self._established_term and not self._raw.is_leader:
             self._tell_leadership(0)
+        self._ticker.rearm()
         if self._raw.has_ready():
             self._bell.set()
 

@@ -13,7 +13,7 @@ from controller_core.raft.types import ConfState, LogIndex, Message, Ready, Snap
 
 TICK_MS = 10
 ELECTION_TIMEOUT_MS = 300
-HEARTBEAT_INTERVAL_MS = 50
+HEARTBEAT_INTERVAL_MS = 70
 SNAPSHOT_ENTRIES = 10_000
 ENTRIES_KEPT = 1_000
 PROPOSALS_MAX = 20_000

@@ -183,7 +183,7 @@ class Settings(TlsKeys):
     )
     raft_heartbeat_interval_ms: int = int_key(
         "raftHeartbeatIntervalMs",
-        50,
+        70,
         10,
         10_000,
         "Time between two heartbeats of the leader to the other controllers, in milliseconds.",

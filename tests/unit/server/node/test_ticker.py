@@ -3,6 +3,8 @@
 import asyncio
 from typing import Self
 
+import pytest
+
 from controller_core.server.node.ticker import Ticker
 
 
@@ -93,3 +95,40 @@ async def test_a_timer_that_fires_exactly_at_a_tick_finds_it_due() -> None:
             ticker.catch_up()
             assert sum(given) == number
         ticker.stop()
+
+
+async def test_the_timer_sleeps_until_a_tick_is_due_and_for_a_portion_at_most() -> None:
+    due, woken = 4, list[tuple[int, float]]()
+
+    def take(count: int) -> None:
+        woken.append((count, asyncio.get_running_loop().time()))
+
+    with FakeLoopTime() as clock:
+        ticker = Ticker(0.01, 10, take, lambda: due)
+        ticker.start()
+        began_s = clock.now_s
+        assert ticker._handle is not None
+        assert ticker._handle.when() == pytest.approx(began_s + 0.04)
+        due = 1_000
+        clock.now_s += 0.04
+        ticker._fire()
+        assert ticker._handle.when() == pytest.approx(began_s + 0.14)
+        assert [count for count, _ in woken] == [4]
+        ticker.stop()
+
+
+async def test_what_comes_nearer_wakes_earlier_and_what_goes_away_changes_nothing() -> None:
+    due = 10
+    with FakeLoopTime() as clock:
+        ticker = Ticker(0.01, 10, lambda _: None, lambda: due)
+        ticker.start()
+        due = 3
+        ticker.rearm()
+        assert ticker._handle is not None
+        assert ticker._handle.when() == pytest.approx(clock.now_s + 0.03)
+        due = 8
+        ticker.rearm()
+        assert ticker._handle.when() == pytest.approx(clock.now_s + 0.03)
+        ticker.stop()
+        ticker.rearm()
+        assert ticker._handle is None

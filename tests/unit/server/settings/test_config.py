@@ -62,7 +62,7 @@ def test_a_listen_port_that_disagrees_with_the_peers_is_told() -> None:
         ("snapshotEntries", "9", "from 10"),
         ("snapshotEntries", "1_000", "whole number"),
         ("raftListenPort", "65536", "to 65535"),
-        ("raftElectionTimeoutMs", "149", "3 \\* raftHeartbeatIntervalMs"),
+        ("raftElectionTimeoutMs", "209", "3 \\* raftHeartbeatIntervalMs"),
         ("controllerDLegerSelfId", "n7", "not one of the peers"),
         ("controllerDLegerPeers", "n0-127.0.0.1", "nK-host:port"),
         ("logLevel", "loud", "debug, info"),
