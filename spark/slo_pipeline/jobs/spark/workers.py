@@ -2,15 +2,19 @@
 
 Problem: a JVM and its Python workers take seconds to start, and a report of a day can be ready before. Shape:
 on this machine, input of at most HERE_ROWS_MAX rows is read in this process, one task after the other; any
-other input goes to Spark, one partition a task, in rounds of a few tasks for each core. The results of a
-round are added up before the next one begins, so that a longer period takes more time and not more memory.
-The tasks are the same functions. Never: a shuffle, a data frame, or generated code.
+other input goes to Spark, one partition a task, in rounds of a few tasks for each core. The driver adds up
+the results of a round while Spark runs the next one, and never holds those of more than two, so that a longer
+period takes more time and not more memory. The tasks are the same functions. Never: a shuffle, a data frame,
+or generated code.
 """
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # Spark ships no types of it
@@ -24,10 +28,10 @@ One = TypeVar("One")
 _PROGRESS_S: Final = 0.2
 HERE_ROWS_MAX: Final = 16_000_000
 """Reading so many rows with one core takes about as long as to start Spark and read them with two."""
-
-
-ROUND_TASKS: Final = 4
-"""Tasks of one of Spark's jobs, for each core: the driver holds the results of so many at once."""
+ROUND_TASKS: Final = 2
+"""Tasks of one of Spark's jobs, for each core."""
+ROUNDS_AT_ONCE: Final = 2
+"""Jobs of which the driver holds results, or waits for them: one is added up while the other one runs."""
 
 
 class TasksFailedError(Exception):
@@ -105,13 +109,13 @@ class SparkWorkers:
         with self._profile.step(name) as step:
             step.tasks, step.rows = len(tasks), sum(task.rows for task in tasks)
             shown = _Progress(self._profile, step, read)
+            rounds = [tasks[begin : begin + held] for begin in range(0, len(tasks), held)]
             try:
-                for own in (tasks[begin : begin + held] for begin in range(0, len(tasks), held)):
-                    for one in _round(context, own, partial(_carried_out, of_task, read)):
-                        step.tasks_s += one.cpu_s
-                        if one.fault is not None:
-                            raise SegmentUnusableError(one.fault)
-                        yield one.result
+                for one in _in_rounds(context, rounds, partial(_carried_out, of_task, read)):
+                    step.tasks_s += one.cpu_s
+                    if one.fault is not None:
+                        raise SegmentUnusableError(one.fault)
+                    yield one.result
             finally:
                 shown.end()
 
@@ -122,6 +126,23 @@ class SparkWorkers:
             with self._profile.step("start Spark"):
                 self._context = context(master=self._master)
         return self._context
+
+
+def _in_rounds(
+    context: Any,  # noqa: ANN401 - Spark's
+    rounds: Sequence[Sequence[Task]],
+    of_task: Callable[[Task], _Done],
+) -> Iterator[_Done]:
+    """Run rounds of tasks, each as one of Spark's jobs, and yield the results in order."""
+    pool = ThreadPoolExecutor(max_workers=ROUNDS_AT_ONCE, thread_name_prefix="round")
+    left = iter(rounds)
+    try:
+        running = deque(pool.submit(_round, context, one, of_task) for one in islice(left, ROUNDS_AT_ONCE))
+        while running:
+            yield from running.popleft().result()
+            running.extend(pool.submit(_round, context, one, of_task) for one in islice(left, 1))
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _round(context: Any, tasks: Sequence[Task], of_task: Callable[[Task], _Done]) -> list[_Done]:  # noqa: ANN401 - Spark's
