@@ -93,8 +93,8 @@ bench-ha: .venv/.ready ## measure the HA port: Java to Java, Java to ours, ours 
 bench-operator: .venv/.ready ## measure the operator with GROUPS="200" broker groups on a real API server without nodes (as root)
 	@$(PYTHON) tests/bench/bench_operator.py $(foreach groups,$(GROUPS),--groups $(groups))
 
-bench-spark: .venv/.ready ## measure the jobs, DuckDB and Prometheus on DAYS="1" (or "1 10 30"); a stopped bench goes on where it was
-	@$(PYTHON) tests/bench/bench_spark.py --results $(OUT)/bench-spark.jsonl $(foreach days,$(DAYS),--days $(days))
+bench-spark: .venv/.ready ## measure the jobs, DuckDB and Prometheus on DAYS="1" (or "1 10 30"; ONLY=reports or samples); a stopped bench goes on where it was
+	@$(PYTHON) tests/bench/bench_spark.py --results $(OUT)/bench-spark.jsonl $(if $(ONLY),--only $(ONLY)) $(foreach days,$(DAYS),--days $(days))
 
 sim: .venv/.ready ## run SEEDS=2000 random schedules against whole controllers with modelled brokers and clients
 	@$(PYTHON) -m testkit.sim --seeds $(SEEDS) --first $(FIRST)
