@@ -320,9 +320,8 @@ def _print_executors(results: Results, sizes: list[int]) -> None:
         read_s = {one.days: one.read_s for one in results.rows if one.what == what}
         took_s.append(read_s.get(sizes[-1], 0.0) - read_s.get(sizes[0], 0.0))
     if min(took_s) > 0:
-        print(
-            f"\nTwo executors read {sizes[0]} to {sizes[-1]} days {took_s[0] / took_s[1]:.2f} times as fast as one."
-        )
+        span, ratio = f"{sizes[0]} to {sizes[-1]} days", took_s[0] / took_s[1]
+        print(f"\nTwo executors read {span} {ratio:.2f} times as fast as one.")
 
 
 def _further(own: list[Measurement]) -> str:
