@@ -90,7 +90,7 @@ class Ticker:
         self._given += self._owed()
 
     def rearm(self) -> None:
-        """Wake earlier, if what is due has come nearer."""
+        """Wake earlier, if the tick that is due has come nearer."""
         if self._handle is not None and self._next_tick() < self._armed_tick:
             self._handle.cancel()
             self._schedule()
