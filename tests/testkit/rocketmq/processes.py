@@ -78,7 +78,7 @@ def java_command(
         home: a folder to keep the logging configuration in; it becomes rocketmq.home.dir.
         log: root level of the log on stdout.
     """
-    options = list(_JVM_OPTIONS)
+    options = list[str](_JVM_OPTIONS)
     if os.environ.get(SHORT_RUNS_VARIABLE):
         options += _SHORT_RUN_OPTIONS
     if home is not None:
