@@ -40,7 +40,8 @@ from controller_core.server.node.types import NotLeaderError
 from controller_core.server.notices.ha_addresses import HaAddresses
 from controller_core.server.proposals.commands import CommandMaker
 from controller_core.server.proposals.submission import CommandSubmitter
-from controller_core.server.requests.direct_writes import DirectWrites
+from controller_core.server.requests.direct.direct_writes import DirectWrites
+from controller_core.server.requests.direct.follower_answers import FollowerAnswers
 from controller_core.server.requests.forwarding import Forwarder
 from controller_core.server.requests.handlers import Handlers
 from controller_core.server.requests.leader_rule import LeaderRule
@@ -216,6 +217,9 @@ class Controller:
             submitter=self._submitter,
             rule=rule,
             direct=DirectWrites(self._submitter.submit_for, rule.begin, self._metrics).propose,
+            followers=FollowerAnswers(
+                self._node, self._machine.state, self.heartbeats.cluster_of, self._clock, self._metrics
+            ),
             maker=self._maker,
             config=self._config,
             clock=self._clock,

@@ -27,9 +27,11 @@ from controller_core.server.node.raft_node import Node
 from controller_core.server.node.state_machine import GroupsMachine
 from controller_core.server.node.types import (
     CommandDroppedError,
+    FollowerLagsError,
     NodeStatus,
     NotLeaderError,
     ProposalLostError,
+    ReadLateError,
 )
 from controller_core.server.proposals.commands import CommandMaker
 from controller_core.server.proposals.submission import CommandSubmitter
@@ -39,6 +41,13 @@ from controller_core.server.settings.peer_list import Peer
 ANSWER_WITHIN_S: Final = 2.5
 READY_LAG_ENTRIES_MAX: Final = 1_000
 
+_NOT_READ: Final = (
+    NotLeaderError,
+    CommandDroppedError,
+    ProposalLostError,
+    FollowerLagsError,
+    ReadLateError,
+)
 _ROLE_NAMES: Final = {
     metrics.ROLE_UNKNOWN: "unknown",
     metrics.ROLE_CANDIDATE: "candidate",
@@ -257,8 +266,13 @@ class NodeView:
         """
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                await self._node.read_barrier()
-        except (NotLeaderError, CommandDroppedError, ProposalLostError, TimeoutError) as error:
+                if self._node.is_leader:
+                    await self._node.read_barrier()
+                else:
+                    indexed: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+                    self._node.read_for(indexed)
+                    await indexed
+        except (*_NOT_READ, TimeoutError) as error:
             raise HttpError(503, f"no consistent read is possible now: {error or 'time-out'}") from error
 
     def metrics_text(self) -> bytes:
