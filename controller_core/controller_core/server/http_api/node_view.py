@@ -20,6 +20,7 @@ from controller_core.server.common import json_views, metrics
 from controller_core.server.common.http_errors import HttpError
 from controller_core.server.common.metrics import GroupNumbers, Metrics, NodeNumbers, PortNumbers
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
+from controller_core.server.http_api import log_pages
 from controller_core.server.http_api.members_view import MembersView
 from controller_core.server.membership.changes import MembershipChanges
 from controller_core.server.membership.members import ControllerMembers
@@ -244,6 +245,18 @@ class NodeView:
     def failovers_json(self) -> list[json_views.Json]:
         """Return the kept changes of master, oldest first."""
         return [json_views.failover_json(record) for record in self._machine.state.history.failovers]
+
+    def log_json(self, first: int | None, limit: int) -> json_views.Json:
+        """Return entries of this node's log."""
+        return log_pages.log_json(self._node, first, limit)
+
+    def entry_json(self, index: int) -> json_views.Json:
+        """Return one entry of this node's log.
+
+        Raises:
+            HttpError: the log does not have it.
+        """
+        return log_pages.one_entry_json(self._node, index)
 
     def events_after(self, sequence: int, count_max: int) -> EventsPage:
         """Return kept events that follow `sequence`."""
