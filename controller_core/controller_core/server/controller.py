@@ -68,6 +68,7 @@ class Controller:
         failed: done, with the reason, if the node must end: its log failed, or holds an entry of a later
             release.
         heartbeats: which brokers are alive, as this node hears it.
+        followers: the reads that this node answers while another leads.
         leader_elections: the elections that this node holds while it leads.
     """
 
@@ -134,6 +135,9 @@ class Controller:
             is_open=self._submitter.changes.is_open,
         )
         machine.observe(self._applied)
+        self.followers = FollowerAnswers(
+            node, machine.state, self.heartbeats.cluster_of, clock, self._metrics
+        )
         self._rules = SenderRules(node, machine.state, self.heartbeats, config)
         self._remoting = RemotingServer(self._make_handlers(), self.heartbeats, self._metrics, self._rules)
         self._view = self._make_view()
@@ -217,9 +221,7 @@ class Controller:
             submitter=self._submitter,
             rule=rule,
             direct=DirectWrites(self._submitter.submit_for, rule.begin, self._metrics).propose,
-            followers=FollowerAnswers(
-                self._node, self._machine.state, self.heartbeats.cluster_of, self._clock, self._metrics
-            ),
+            followers=self.followers,
             maker=self._maker,
             config=self._config,
             clock=self._clock,

@@ -174,6 +174,7 @@ def _add_bench(commands: Any) -> None:  # noqa: ANN401 - argparse names this typ
             metavar="N",
             help=f"{texts[key]} (default: {count})",
         )
+    bench.add_argument("--spread", action="store_true", help=texts["spread"])
     add_output(bench)
     bench.set_defaults(carry_out=_bench)
 
@@ -219,6 +220,7 @@ def _bench(parsed: argparse.Namespace) -> int:
             parsed.connections,
             parsed.groups,
             parsed.warm_up_s,
+            parsed.spread,
         )
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             result = runner.run(run_bench(plan))

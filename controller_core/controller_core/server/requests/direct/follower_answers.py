@@ -96,12 +96,17 @@ class WaitingRead(WaitingRequest):
 
 
 class FollowerAnswers:
-    """Serves the reads of one node while another leads."""
+    """Serves the reads of one node while another leads.
+
+    Attributes:
+        served: reads that were answered here.
+    """
 
     def __init__(
         self, node: NodeReads, state: GroupsState, cluster_of: ClusterOf, clock: Clock, metrics: Metrics
     ) -> None:
         """Take the node, the groups, the cluster that a connection's heartbeats name, and the counts."""
+        self.served = 0
         self._node = node
         self._state = state
         self._cluster_of = cluster_of
@@ -132,6 +137,7 @@ class FollowerAnswers:
             if group is not None and self._is_new(group):
                 return None
         reply = read(channel_id, request)
+        self.served += reply is not None
         return reply if reply is None or isinstance(reply, PreparedAnswer) else answer(request, reply)
 
     def _is_new(self, group: Group) -> bool:
