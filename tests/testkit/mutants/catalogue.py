@@ -5,33 +5,11 @@ one test. The text that is replaced must occur exactly once in its file; a test 
 a mutant cannot silently turn into no change when the code around it moves.
 """
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """One planted bug.
-
-    Attributes:
-        name: the bug, in words.
-        file: below the package `controller_core`.
-        old: the text that is there.
-        new: the replacement text.
-        schedules: how many schedules of whole controllers may be needed to find it.
-        raft: the same of Raft's core.
-        test: a test that must fail instead.
-    """
-
-    name: str
-    file: str
-    old: str
-    new: str
-    schedules: int = 0
-    raft: int = 0
-    test: str = ""
-
+from testkit.mutants.mutant import Mutant
+from testkit.mutants.reads import READ_MUTANTS
 
 MUTANTS = (
+    *READ_MUTANTS,
     Mutant(
         "entries of old terms are committed by counting",
         "raft/log/raft_log.py",
@@ -80,51 +58,6 @@ MUTANTS = (
         "        except OSError as error:\n            raise self._fail(error) from error\n\n    def commit(",
         "        except OSError:\n            return\n\n    def commit(",
         test="tests/unit/log/test_crash.py",
-    ),
-    Mutant(
-        "a leader reads without asking anybody",
-        "raft/raw_node.py",
-        "return lease_ticks_left(self._raft) > 0",
-        "return self.is_leader",
-        # Why a test: a schedule that shows it is rarer than one in 200 since reads are
-        # answered without a pause between.
-        test="tests/unit/raft/test_reads.py",
-    ),
-    Mutant(
-        "a read at a follower is served before its index is applied",
-        "server/node/read_rounds.py",
-        "ready = [waiters for needed, waiters in self._applying if needed <= index]",
-        "ready = [waiters for _, waiters in self._applying]",
-        schedules=60,
-    ),
-    Mutant(
-        "a deposed leader gives a follower its index",
-        "raft/reads.py",
-        "    if lease_ticks_left(raft) > 0:",
-        "    if True:",
-        test="tests/simulation/test_follower_reads.py",
-    ),
-    Mutant(
-        "a leader that has slept gives a follower its index",
-        "server/node/raft_node.py",
-        "if message.type is MessageType.READ_INDEX and not self._ticker.catch_up():",
-        "if False:",
-        test="tests/simulation/test_follower_reads.py",
-    ),
-    Mutant(
-        "a read joins a question that has left",
-        "server/node/follower_reads.py",
-        "        if self._rounds.is_unserved:\n            return\n",
-        "        self._rounds._round += self._rounds._waiting if self._rounds._round else []\n"
-        "        if self._rounds.is_unserved:\n            return\n",
-        test="tests/unit/server/node/test_follower_reads.py",
-    ),
-    Mutant(
-        "a follower tells of a new master before its turn",
-        "server/requests/direct/follower_answers.py",
-        "if group is not None and self._is_new(group):",
-        "if False:",
-        test="tests/unit/server/requests/test_follower_answers.py",
     ),
     Mutant(
         "a request of unknown fate is carried out again",

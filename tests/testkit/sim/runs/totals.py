@@ -2,8 +2,8 @@
 
 invalid     some schedule violated something
 unknown     nothing was violated, and yet the run proves little: a kind of fault that was injected often never
-            had an effect, too few messages were acknowledged, hardly any read was answered by a follower, or a
-            seed gave another run the second time
+            had an effect, too few messages were acknowledged, hardly any read was answered by a follower, or
+            a seed gave another run the second time
 valid       else
 """
 
