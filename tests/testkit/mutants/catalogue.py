@@ -195,8 +195,8 @@ MUTANTS = (
     Mutant(
         "silence counts right after a start",
         "groups/liveness/scan.py",
-        "return now_ms >= listening_since_ms + hold_ms",
-        "return True",
+        "return max(0, listening_since_ms + hold_ms - now_ms)",
+        "return 0",
         test="tests/unit/groups/liveness/test_scan.py",
     ),
     Mutant(
