@@ -28,8 +28,8 @@ READ_EVERY_S = 0.01
 CALL_S = 3.0
 
 
-class Reader:
-    """Asks one controller for the group's master, again and again, and notes what it is told."""
+class FollowerReader:
+    """Asks one controller for the group's master, again and again, and notes the answers."""
 
     def __init__(self, scene: Scene, host: ControllerHost) -> None:
         self.answered = 0
@@ -93,9 +93,9 @@ async def another_master(scene: Scene, old: ControllerHost) -> None:
 
 
 async def beside_a_living_leader(scene: Scene) -> None:
-    """Read while the old leader has not noticed yet that it leads nobody."""
+    """Read while the old leader has not noticed yet that it has lost its followers."""
     old, kept = await cut_off(scene)
-    reader = Reader(scene, kept)
+    reader = FollowerReader(scene, kept)
     reading = scene.person.spawn(reader.run())
     await another_master(scene, old)
     await asyncio.sleep(2.0)
@@ -108,7 +108,7 @@ async def beside_a_leader_that_wakes(scene: Scene) -> None:
     old, kept = await cut_off(scene)
     old.process.freeze()
     await another_master(scene, old)
-    reader = Reader(scene, kept)
+    reader = FollowerReader(scene, kept)
     reading = scene.person.spawn(reader.run())
     await asyncio.sleep(0.1)
     old.process.thaw()

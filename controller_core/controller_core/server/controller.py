@@ -135,9 +135,7 @@ class Controller:
             is_open=self._submitter.changes.is_open,
         )
         machine.observe(self._applied)
-        self.followers = FollowerAnswers(
-            node, machine.state, self.heartbeats.cluster_of, clock, self._metrics
-        )
+        self.followers = self._make_followers()
         self._rules = SenderRules(node, machine.state, self.heartbeats, config)
         self._remoting = RemotingServer(self._make_handlers(), self.heartbeats, self._metrics, self._rules)
         self._view = self._make_view()
@@ -207,6 +205,11 @@ class Controller:
             shown_metrics=self._metrics,
             members=self._members,
             membership=self._membership,
+        )
+
+    def _make_followers(self) -> FollowerAnswers:
+        return FollowerAnswers(
+            self._node, self._machine.state, self.heartbeats.cluster_of, self._clock, self._metrics
         )
 
     def _make_handlers(self) -> Handlers:

@@ -14,7 +14,7 @@ from controller_core.server.node.types import FollowerLagsError, NotLeaderError,
 from testkit.raft.nodes import ClusterNode, NodeCluster
 
 
-class Core:
+class FollowerCore:
     """Stands in for the core of a follower: keeps the questions."""
 
     def __init__(self) -> None:
@@ -23,17 +23,17 @@ class Core:
         self.contexts: list[bytes] = []
 
     def read_index(self, context: bytes) -> None:
-        """Keep a question; without a leader there is nobody to ask."""
+        """Keep a question; without a leader, refuse it."""
         if not self.leader_id:
             raise ProposalDroppedError("no leader")
         self.contexts.append(context)
 
 
-class Asking:
+class AskingFollower:
     """The reads of a follower, and the answers of its leader by hand."""
 
     def __init__(self) -> None:
-        self.core = Core()
+        self.core = FollowerCore()
         self._left = asyncio.Event()
         self.reads = FollowerReads(self.core, b"nonce", self._left.set)
 
@@ -56,7 +56,7 @@ class Asking:
 
 
 async def test_reads_that_wait_share_one_question() -> None:
-    asking = Asking()
+    asking = AskingFollower()
     reads = [asking.read() for _ in range(50)]
     await asking.asked(1)
     asking.answer(7, applied=7)
@@ -65,7 +65,7 @@ async def test_reads_that_wait_share_one_question() -> None:
 
 
 async def test_a_read_is_served_when_the_leaders_index_is_applied_and_not_before() -> None:
-    asking = Asking()
+    asking = AskingFollower()
     read = asking.read()
     await asking.asked(1)
     asking.answer(7, applied=6)
@@ -75,7 +75,7 @@ async def test_a_read_is_served_when_the_leaders_index_is_applied_and_not_before
 
 
 async def test_a_read_never_joins_a_question_that_has_left() -> None:
-    asking = Asking()
+    asking = AskingFollower()
     first = asking.read()
     await asking.asked(1)
     second = asking.read()
@@ -89,7 +89,7 @@ async def test_a_read_never_joins_a_question_that_has_left() -> None:
 
 
 async def test_a_node_that_is_far_behind_serves_no_read() -> None:
-    asking = Asking()
+    asking = AskingFollower()
     near = asking.read()
     await asking.asked(1)
     asking.answer(LAG_ENTRIES_MAX + 5, applied=5)
@@ -104,7 +104,7 @@ async def test_a_node_that_is_far_behind_serves_no_read() -> None:
 
 
 async def test_an_index_of_a_leader_that_was_replaced_serves_no_read() -> None:
-    asking = Asking()
+    asking = AskingFollower()
     for change in ({"leader_id": NodeId(3)}, {"term": 4}, {"leader_id": NodeId(0)}):
         read = asking.read()
         await asking.asked(len(asking.core.contexts) + 1)
@@ -116,7 +116,7 @@ async def test_an_index_of_a_leader_that_was_replaced_serves_no_read() -> None:
 
 
 async def test_without_a_leader_reads_fail_at_once() -> None:
-    asking = Asking()
+    asking = AskingFollower()
     asking.core.leader_id = NodeId(0)
     with pytest.raises(NotLeaderError):
         await asking.read()
@@ -127,7 +127,7 @@ async def test_a_question_without_an_answer_and_an_index_that_is_not_applied_end
     monkeypatch: pytest.MonkeyPatch, confirmed: bool
 ) -> None:
     monkeypatch.setattr(follower_reads, "ROUND_WITHIN_S", 0.02)
-    asking = Asking()
+    asking = AskingFollower()
     read = asking.read()
     await asking.asked(1)
     if confirmed:

@@ -24,7 +24,7 @@ POLL = RemotingCommand.request(RequestCode.CONTROLLER_GET_REPLICA_INFO, {"broker
 NEXT_ID = RemotingCommand.request(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, {"brokerName": "b1"})
 
 
-class Follower:
+class NodeThatFollows:
     """A node that does not lead, and what its port was told."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ def told_code(answer: RemotingCommand | PreparedAnswer | None) -> int | None:
 
 
 def test_a_read_is_answered_once_its_index_is_applied() -> None:
-    follower = Follower()
+    follower = NodeThatFollows()
     waiting = follower.ask()
     assert waiting is not None
     assert follower.told == []
@@ -117,18 +117,18 @@ def test_a_read_is_answered_once_its_index_is_applied() -> None:
     ],
 )
 def test_answers_that_tell_whom_a_node_hears_and_writes_stay_with_the_leader(code: int) -> None:
-    assert Follower().ask(RemotingCommand.request(code, {"brokerName": "b1"})) is None
+    assert NodeThatFollows().ask(RemotingCommand.request(code, {"brokerName": "b1"})) is None
 
 
 def test_a_leader_and_a_node_that_was_asked_by_another_do_not_answer_as_followers() -> None:
-    follower = Follower()
+    follower = NodeThatFollows()
     assert follower.ask(RemotingCommand.request(POLL.code, {FORWARDED_BY_FIELD: "n2"})) is None
     follower.is_leader = True
     assert follower.ask() is None
 
 
 def test_without_a_leader_the_request_takes_the_way_of_all_others() -> None:
-    follower = Follower()
+    follower = NodeThatFollows()
     follower.leader_id = None
     assert follower.ask() is None
     assert follower.counted("no_leader") == 1
@@ -139,7 +139,7 @@ def test_without_a_leader_the_request_takes_the_way_of_all_others() -> None:
     [(NotLeaderError(3), "no_leader"), (FollowerLagsError(2_000), "lags"), (ReadLateError(), "late")],
 )
 def test_a_read_that_fails_here_is_served_by_the_leader_once(error: Exception, result: str) -> None:
-    follower = Follower()
+    follower = NodeThatFollows()
     waiting = follower.ask()
     assert waiting is not None
     waiting.set_exception(error)
@@ -148,7 +148,7 @@ def test_a_read_that_fails_here_is_served_by_the_leader_once(error: Exception, r
 
 
 def test_a_new_master_is_told_by_the_leader_alone_until_the_old_one_had_its_time() -> None:
-    follower = Follower()
+    follower = NodeThatFollows()
     follower.has_master(1)
     assert follower.answer() is None
     follower.clock.at_ms += MASTER_NEW_MS - 1
@@ -164,11 +164,11 @@ def test_a_new_master_is_told_by_the_leader_alone_until_the_old_one_had_its_time
 
 
 def test_the_next_id_reveals_no_master_and_is_told_at_once() -> None:
-    follower = Follower()
+    follower = NodeThatFollows()
     follower.has_master()
     assert told_code(follower.answer(NEXT_ID)) == ResponseCode.SUCCESS
 
 
 def test_a_request_that_cannot_be_read_is_answered_with_code_1_and_ends_nothing() -> None:
-    follower = Follower()
+    follower = NodeThatFollows()
     assert told_code(follower.answer(RemotingCommand.request(POLL.code, {}))) == ResponseCode.SYSTEM_ERROR

@@ -11,7 +11,7 @@ leader answers it.
 
 Answers that tell whom a node hears stay with the leader: `alive` of 1006, the living master of 1003. One part
 of 1004 is this node's own hearing, and has to be: a sender whose heartbeats over this very connection are of
-a member that is not recorded is told to register (`unknown_members`).
+a member without a record gets the answer to register (`unknown_members`).
 """
 
 import logging
@@ -130,7 +130,7 @@ class FollowerAnswers:
     def _answer(
         self, channel_id: int, request: RemotingCommand, read: Read
     ) -> RemotingCommand | PreparedAnswer | None:
-        """Return the answer from the state of now; None if it would tell of a master before its turn."""
+        """Return the answer from the state of now; None if it names a master that is too new."""
         if request.code == RequestCode.CONTROLLER_GET_REPLICA_INFO:
             name = (request.ext or {}).get("brokerName", "")
             group = self._state.find_one(name, self._cluster_of(channel_id, name))
@@ -141,7 +141,7 @@ class FollowerAnswers:
         return reply if reply is None or isinstance(reply, PreparedAnswer) else answer(request, reply)
 
     def _is_new(self, group: Group) -> bool:
-        """Say whether the group's master may still be told in turn.
+        """Say whether this node has known the group's master for too short a time.
 
         Why the time of the first look and not of the change: a snapshot does not tell when it happened.
         """
