@@ -28,7 +28,7 @@ ROLE_LEADER = 3
 LOG_STATES = ("ok", "full", "failed")
 ELECTION_RESULTS = ("elected", "kept", "failed")
 COMMIT_RESULTS = ("applied", "not_leader", "dropped", "lost", "refused")
-FOLLOWER_READ_RESULTS = ("served", "no_leader", "lags", "late", "new_master")
+FOLLOWER_READ_RESULTS = ("served", "no_leader", "lags", "late", "full", "new_master")
 UNKNOWN_GROUP = ("", "")
 """Cluster and group labels of elections in an unregistered group."""
 _GROUP_LABELS = ("cluster", "group")

@@ -22,11 +22,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from controller_core import limits
 from controller_core.raft.errors import ProposalDroppedError
 from controller_core.raft.types import NodeId, ReadState
 from controller_core.server.node.proposals import Waiter
 from controller_core.server.node.read_rounds import ReadRounds
-from controller_core.server.node.types import FollowerLagsError, NotLeaderError, ReadLateError
+from controller_core.server.node.types import (
+    CommandDroppedError,
+    FollowerLagsError,
+    NotLeaderError,
+    ReadLateError,
+)
 
 ROUND_EVERY_S: Final = 0.002
 ROUND_WITHIN_S: Final = 0.2
@@ -69,7 +75,13 @@ class FollowerReads:
         self._end: asyncio.TimerHandle | None = None
 
     def add(self, waiter: Waiter) -> None:
-        """Tell `waiter` once the state here has everything that was acknowledged before this call."""
+        """Tell `waiter` once the state here has everything that was acknowledged before this call.
+
+        Raises:
+            CommandDroppedError: too many reads wait; nothing happened.
+        """
+        if len(self._rounds) >= limits.REQUESTS_WAITING_MAX:
+            raise CommandDroppedError(f"{limits.REQUESTS_WAITING_MAX} reads are waiting")
         self._rounds.add_for(waiter)
         self._schedule()
 

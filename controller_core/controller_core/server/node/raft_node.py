@@ -160,6 +160,7 @@ class Node:
 
         Raises:
             NotLeaderError: no leader is known.
+            CommandDroppedError: too many reads wait.
         """
         if self._ended() or not self._raw.leader_id:
             raise NotLeaderError(None)

@@ -39,6 +39,9 @@ class ReadRounds:
         """Queue a read for the next round, and tell `waiter` when it may be served."""
         self._waiting.append(waiter)
 
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._round) + sum(len(waiters) for _, waiters in self._applying)
+
     @property
     def is_waited_for(self) -> bool:
         """Whether reads wait for a round that is not under way yet."""

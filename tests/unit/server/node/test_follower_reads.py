@@ -4,13 +4,19 @@ import asyncio
 
 import pytest
 
+from controller_core import limits
 from controller_core.raft.errors import ProposalDroppedError
 from controller_core.raft.raw_node import RawNode
 from controller_core.raft.types import LogIndex, Message, MessageType, NodeId, ReadState
 from controller_core.server.node import follower_reads
 from controller_core.server.node.follower_reads import LAG_ENTRIES_MAX, FollowerReads
 from controller_core.server.node.ticker import Ticker
-from controller_core.server.node.types import FollowerLagsError, NotLeaderError, ReadLateError
+from controller_core.server.node.types import (
+    CommandDroppedError,
+    FollowerLagsError,
+    NotLeaderError,
+    ReadLateError,
+)
 from testkit.raft.nodes import ClusterNode, NodeCluster
 
 
@@ -113,6 +119,19 @@ async def test_an_index_of_a_leader_that_was_replaced_serves_no_read() -> None:
         with pytest.raises(NotLeaderError):
             await read
         asking.answer(7, applied=7)
+
+
+async def test_as_many_reads_wait_as_the_bound_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REQUESTS_WAITING_MAX", 2)
+    asking = AskingFollower()
+    reads = [asking.read()]
+    await asking.asked(1)
+    reads.append(asking.read())
+    with pytest.raises(CommandDroppedError):
+        asking.read()
+    asking.answer(7, applied=7)
+    await reads[0]
+    asking.read()
 
 
 async def test_without_a_leader_reads_fail_at_once() -> None:

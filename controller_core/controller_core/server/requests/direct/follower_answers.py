@@ -5,7 +5,7 @@ the answer is as new as the leader's. Otherwise the request goes the way of all 
 leader answers it.
 
     no leader is known, it changes, or does not answer in time   ->  the leader, as soon as there is one
-    this node is too far behind                                  ->  the leader
+    this node is too far behind, or too many reads wait here     ->  the leader
     the group has had another master for less than               ->  the leader, which knows whose turn it is
     `MASTER_NEW_MS`, as far as this node has looked                  to hear of it (`notices.notice_order`)
 
@@ -28,7 +28,12 @@ from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.frame import PreparedAnswer
 from controller_core.server.clock import Clock
 from controller_core.server.common.metrics import Metrics
-from controller_core.server.node.types import FollowerLagsError, NotLeaderError, ReadLateError
+from controller_core.server.node.types import (
+    CommandDroppedError,
+    FollowerLagsError,
+    NotLeaderError,
+    ReadLateError,
+)
 from controller_core.server.notices.notice_order import DEMOTED_WITHIN_S
 from controller_core.server.requests import older_protocol
 from controller_core.server.requests.answers import answer
@@ -48,6 +53,7 @@ ClusterOf = Callable[[int, str], str]
 
 _log = logging.getLogger(__name__)
 _RESULTS: Final[dict[type[Exception], str]] = {
+    CommandDroppedError: "full",
     NotLeaderError: "no_leader",
     FollowerLagsError: "lags",
     ReadLateError: "late",
@@ -122,8 +128,8 @@ class FollowerAnswers:
         waiting = WaitingRead(channel_id, request, read, self._answer, self._metrics)
         try:
             self._node.read_for(waiting)
-        except NotLeaderError:
-            self._metrics.follower_read("no_leader")
+        except (NotLeaderError, CommandDroppedError) as error:
+            self._metrics.follower_read(_RESULTS[type(error)])
             return None
         return waiting
 
