@@ -29,7 +29,7 @@ READ_MUTANTS = (
     Mutant(
         "a leader that has slept gives a follower its index",
         "server/node/raft_node.py",
-        "if message.type is MessageType.READ_INDEX and not self._ticker.catch_up():",
+        "if message.type is MessageType.READ_INDEX and not is_on_time:",
         "if False:",
         test="tests/simulation/test_follower_reads.py",
     ),
