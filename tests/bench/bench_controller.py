@@ -18,6 +18,7 @@ requests for 60 s in each round: a JVM that has just started is several times sl
 - *restart*: all three are killed with that many groups in their logs, and started together; until one answers
   which broker is master of a group. Memory is that of the largest node then.
 - *many-elections*: the same for ten times as many groups, ours alone.
+- *follower-reads*: polls (GET_REPLICA_INFO), ours alone: all sent to the leader, then to all three in turn.
 - *growth*: ours alone, once: `testkit.controller_bench.growth`.
 """
 
@@ -38,8 +39,10 @@ from testkit.controller_bench.growth import GrowthRow, measure_growth
 from testkit.controller_bench.measures import MeasureError, RequestLoad
 from testkit.controller_bench.subjects import OURS, SUBJECTS, RunningControllers, resident_mib, started
 
-PARTS = ("requests", "elections", "many-elections", "restart", "growth")
+PARTS = ("requests", "follower-reads", "elections", "many-elections", "restart", "growth")
+READERS = {"the leader serves": False, "all three serve": True}
 REQUEST_FIGURES = ("per second", "p50, ms", "p99, ms", "errors", "CPU, µs", "generator, %")
+READ_CONNECTIONS = 6
 GROWTH = ((0, 300), (100, 300), (1_000, 300), (10_000, 3_000))
 """Groups, and milliseconds between two heartbeats of a member.
 
@@ -67,6 +70,8 @@ class Rounds:
                 if "requests" in options.what:
                     await self._requests(subject, running)
                 self._figures[subject, "memory", "MiB"].append(resident_mib(running.processes))
+                if "follower-reads" in options.what and subject == OURS:
+                    await self._follower_reads(running)
                 if "elections" in options.what:
                     await self._part(subject, "elections", measures.re_election(running, options.elections))
                 if "restart" in options.what:
@@ -81,6 +86,14 @@ class Rounds:
         load = RequestLoad(options.seconds, options.warm_up, options.groups, options.in_flight)
         for workload in options.workload or WORKLOADS:
             await self._part(subject, workload, measures.requests(running, workload, load))
+
+    async def _follower_reads(self, running: RunningControllers) -> None:
+        options = self._options
+        for part, spread in READERS.items():
+            load = RequestLoad(
+                options.seconds, options.warm_up, options.groups, options.readers, spread, READ_CONNECTIONS
+            )
+            await self._part(OURS, part, measures.requests(running, "get-replica-info", load))
 
     async def _part(self, subject: str, part: str, work: Coroutine[Any, Any, dict[str, float]]) -> None:
         """Keep the figures of a part; one that fails leaves those of the others alone."""
@@ -110,6 +123,14 @@ class Rounds:
                     for name in REQUEST_FIGURES
                 )
                 rows.append(_row(workload, subject, *cells))
+        if "follower-reads" in options.what:
+            rows += ["", _row("polls", *REQUEST_FIGURES), _row(*["---"] * 7)]
+            for part in READERS:
+                cells = (
+                    self.cell(OURS, part, name, ",.1f" if " ms" in name else ",.0f")
+                    for name in REQUEST_FIGURES
+                )
+                rows.append(_row(part, *cells))
         rows += ["", _row("figure", *options.only), _row(*["---"] * (1 + len(options.only)))]
         for figure, part, name, form in (
             ("memory of a node, MiB", "memory", "MiB", ",.0f"),
@@ -185,6 +206,7 @@ def parsed() -> argparse.Namespace:
     add("--java-warm-up", type=float, default=60.0, help="seconds that Java's controllers serve before all")
     add("--groups", type=int, default=100, help="broker groups that the requests are about")
     add("--in-flight", type=int, default=100, help="requests under way at a time")
+    add("--readers", type=int, default=600, help="polls under way at a time, of follower-reads")
     add("--elections", type=int, default=1_000, help="groups that lose their masters")
     add("--many-elections", type=int, default=10_000, help="the same, ours alone")
     add("--restart-groups", type=int, default=10_000, help="groups in the log of a restart")

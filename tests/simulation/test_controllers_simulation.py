@@ -32,6 +32,7 @@ def test_no_schedule_breaks_a_promise_and_everything_recovers(first: int) -> Non
     assert totals.elections > BATCH
     assert totals.acknowledged > 20 * BATCH
     assert totals.calls > 20 * BATCH
+    assert totals.follower_reads > 5 * BATCH
     assert sum(totals.effects.values()) > 5 * BATCH
 
 

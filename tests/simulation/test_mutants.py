@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from testkit.mutants.catalogue import MUTANTS, Mutant
+from testkit.mutants.catalogue import MUTANTS
+from testkit.mutants.mutant import Mutant
 from testkit.mutants.runner import Fate, package_root, plant, run
 
 ROOT = Path(__file__).parents[2]

@@ -214,12 +214,7 @@ class Connection(asyncio.Protocol):
         self._send_frame(encode(command))
 
     def send_oneway(self, command: RemotingCommand) -> None:
-        """Send a request that wants no answer; made so if it is not yet.
-
-        Raises:
-            ConnectionClosedError: the connection is over.
-            RemotingUsageError: the command cannot be written.
-        """
+        """Send a request that wants no answer, made so if it is not yet; raise what `send` raises."""
         if not command.is_oneway:
             command = RemotingCommand.request(command.code, command.ext, command.body, oneway=True)
         self.send(command.with_opaque(self._take_opaque()))
@@ -324,16 +319,21 @@ class Connection(asyncio.Protocol):
             return
         self._progress.requests += 1
         response = self._handle(command)
-        if response is None or command.flag & FLAG_ONEWAY or self._closing:
+        if response is not None and not command.flag & FLAG_ONEWAY:
+            self.answer(command, response)
+
+    def answer(self, request: RemotingCommand, response: RemotingCommand | PreparedAnswer) -> None:
+        """Send the answer to a request, unless the connection is over."""
+        if self._closing:
             return
         if isinstance(response, PreparedAnswer):
-            self._send_frame(response.frame(command.opaque))
+            self._send_frame(response.frame(request.opaque))
             return
         try:
             self.send(response)
         except RemotingUsageError as error:
-            _log.exception("answer to request %d from %s", command.code, self.peer)
-            self.send(failure(command, error))
+            _log.exception("answer to request %d from %s", request.code, self.peer)
+            self.send(failure(request, error))
 
     def _send_frame(self, frame: bytes) -> None:
         if not self._unsent and not self._reading:

@@ -1,7 +1,8 @@
 """A store that keeps everything in memory, with the contract of the one on disk.
 
-For tests and simulation. A simulated crash keeps the object and drops the batches that were prepared but not
-yet committed: what `commit` has seen is what a disk would hold. It never fails and never blocks.
+For tests, simulation, and nodes whose settings say so (`controllerStoreType`). A simulated crash keeps the
+object and drops the batches that were prepared but not yet committed: what `commit` has seen is what a disk
+would hold. It never fails and never blocks.
 """
 
 from collections.abc import Iterable
@@ -15,10 +16,14 @@ from controller_core.raft.types import ConfState, Entry, HardState, LogIndex, Re
 class MemoryStore(StoreReads):
     """The log of one node, in memory."""
 
-    __slots__ = ("_closed",)
+    __slots__ = ("_closed", "incarnation")
 
-    def __init__(self, initial: Snapshot | None = None) -> None:
-        """Start empty, or from `initial`, which then is the first snapshot of a new cluster."""
+    def __init__(self, initial: Snapshot | None = None, incarnation: str = "") -> None:
+        """Start empty, or from `initial`, which then is the first snapshot of a new cluster.
+
+        `incarnation` is a text that no other store has.
+        """
+        self.incarnation = incarnation
         self._view = LogView(stored_from(initial))
         self._closed = False
 
@@ -59,6 +64,16 @@ class MemoryStore(StoreReads):
         """Take writes again after `close`, as a store on disk does when it is opened again."""
         self._closed = False
 
+    def found(self, initial: Snapshot) -> None:
+        """Put the first snapshot of a new cluster into an empty store.
+
+        Raises:
+            LogMisuseError: the store is not empty.
+        """
+        if not self.is_empty:
+            raise LogMisuseError("the store in memory is not empty")
+        self.commit(founding_batch(initial))
+
     def append(self, entries: Iterable[Entry]) -> None:
         """Put entries into the log at once (tests set a scene with it)."""
         self._view.apply(self._view.prepare(Ready(entries=tuple(entries))))
@@ -70,6 +85,12 @@ class MemoryStore(StoreReads):
     def apply_snapshot(self, snapshot: Snapshot) -> None:
         """Replace the whole log by a snapshot at once (tests set a scene with it)."""
         self._view.apply(self._view.prepare(Ready(snapshot=snapshot)))
+
+
+def founding_batch(initial: Snapshot) -> Batch:
+    """Return what puts the first snapshot of a new cluster into an empty store."""
+    hard_state = HardState(term=initial.term, commit=initial.index)
+    return Batch(hard_state, snapshot=initial, must_sync=True)
 
 
 def stored_from(initial: Snapshot | None) -> StoredState:

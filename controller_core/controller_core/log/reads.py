@@ -15,6 +15,11 @@ class StoreReads:
         """Return the hard state, and the membership as of the snapshot."""
         return self._view.initial_state()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether this store never held anything: no entry, no snapshot, no vote."""
+        return self._view.last_index() == 0 and self._view.initial_state()[0] == HardState()
+
     def entries(self, low: LogIndex, high: LogIndex, bytes_max: int | None = None) -> tuple[Entry, ...]:
         """Return entries of [low, high); see `Storage.entries`."""
         return self._view.entries(low, high, bytes_max)

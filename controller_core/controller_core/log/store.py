@@ -15,14 +15,14 @@ from pathlib import Path
 
 from controller_core.log.errors import LogCorruptError, LogFailedError, LogMisuseError
 from controller_core.log.files import TEMPORARY_SUFFIX, Files, Lock, OsFiles
-from controller_core.log.memory import stored_from
+from controller_core.log.memory import founding_batch, stored_from
 from controller_core.log.reads import StoreReads
 from controller_core.log.recovery import Cut, Recovered, Tail, recover, segment_names
 from controller_core.log.snapshots import read_newest, snapshot_name, snapshot_names
 from controller_core.log.snapshots import write_snapshot as write_snapshot_file
 from controller_core.log.view import Batch, LogView, StoredState
 from controller_core.log.wal import SEGMENT_BYTES_MAX, WalWriter
-from controller_core.raft.types import ConfState, HardState, LogIndex, Snapshot
+from controller_core.raft.types import ConfState, LogIndex, Snapshot
 
 LOCK_NAME = "LOCK"
 _MARK = "\0"
@@ -126,12 +126,6 @@ class DiskStore(StoreReads):
         writer = WalWriter.resume(files, directory, recovered, segment_bytes_max)
         return cls(files, directory, lock, recovered.stored, writer, recovered.cut, incarnation)
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether this store never held anything: no entry, no snapshot, no vote."""
-        hard_state, _ = self._view.initial_state()
-        return self._view.last_index() == 0 and hard_state == HardState()
-
     def found(self, initial: Snapshot) -> None:
         """Put the first snapshot of a new cluster into an empty store; blocks.
 
@@ -142,8 +136,7 @@ class DiskStore(StoreReads):
         """
         if not self.is_empty:
             raise LogMisuseError(f"{self._directory} is not empty")
-        hard_state = HardState(term=initial.term, commit=initial.index)
-        batch = Batch(hard_state, snapshot=initial, must_sync=True)
+        batch = founding_batch(initial)
         self.write(batch)
         self.commit(batch)
 

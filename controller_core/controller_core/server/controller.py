@@ -40,7 +40,8 @@ from controller_core.server.node.types import NotLeaderError
 from controller_core.server.notices.ha_addresses import HaAddresses
 from controller_core.server.proposals.commands import CommandMaker
 from controller_core.server.proposals.submission import CommandSubmitter
-from controller_core.server.requests.direct_writes import DirectWrites
+from controller_core.server.requests.direct.direct_writes import DirectWrites
+from controller_core.server.requests.direct.follower_answers import FollowerAnswers
 from controller_core.server.requests.forwarding import Forwarder
 from controller_core.server.requests.handlers import Handlers
 from controller_core.server.requests.leader_rule import LeaderRule
@@ -67,6 +68,7 @@ class Controller:
         failed: done, with the reason, if the node must end: its log failed, or holds an entry of a later
             release.
         heartbeats: which brokers are alive, as this node hears it.
+        followers: the reads that this node answers while another leads.
         leader_elections: the elections that this node holds while it leads.
     """
 
@@ -133,6 +135,7 @@ class Controller:
             is_open=self._submitter.changes.is_open,
         )
         machine.observe(self._applied)
+        self.followers = self._make_followers()
         self._rules = SenderRules(node, machine.state, self.heartbeats, config)
         self._remoting = RemotingServer(self._make_handlers(), self.heartbeats, self._metrics, self._rules)
         self._view = self._make_view()
@@ -204,6 +207,11 @@ class Controller:
             membership=self._membership,
         )
 
+    def _make_followers(self) -> FollowerAnswers:
+        return FollowerAnswers(
+            self._node, self._machine.state, self.heartbeats.cluster_of, self._clock, self._metrics
+        )
+
     def _make_handlers(self) -> Handlers:
         rule = LeaderRule(self._node, self._self.raft_id, self._forwarder)
         node_requests = NodeRequests(
@@ -216,6 +224,7 @@ class Controller:
             submitter=self._submitter,
             rule=rule,
             direct=DirectWrites(self._submitter.submit_for, rule.begin, self._metrics).propose,
+            followers=self.followers,
             maker=self._maker,
             config=self._config,
             clock=self._clock,

@@ -23,6 +23,7 @@ from typing import Final
 
 from controller_core.log.errors import LogFailedError, LogFullError
 from controller_core.log.files import TEMPORARY_SUFFIX, Files, OsFiles
+from controller_core.log.memory import MemoryStore
 from controller_core.log.store import DiskStore
 from controller_core.raft.types import ConfState, LogIndex, NodeId, Snapshot, Term
 from controller_core.server.clock import Clock
@@ -58,6 +59,8 @@ _PASSING: Final = frozenset(
 
 _log = logging.getLogger(__name__)
 
+OpenedStore = DiskStore | MemoryStore
+
 
 @dataclass(slots=True)
 class _Run:
@@ -83,6 +86,8 @@ class Supervisor:
         self._files = files or OsFiles()
         self._clock = Clock(f"controller-{live.settings.self_id}")
         self._may_found = False
+        self._memory: MemoryStore | None = None
+        """The store of a node whose log is in memory, over all its lives in this process."""
 
     async def run(self, stop: asyncio.Event) -> int:
         """Run until `stop` is set; return the exit status.
@@ -107,7 +112,7 @@ class Supervisor:
 
     # Opening the log.
 
-    async def _open(self, stop: asyncio.Event) -> DiskStore | None:
+    async def _open(self, stop: asyncio.Event) -> OpenedStore | None:
         """Return the opened log, waiting for the disk while it fails; None when told to stop."""
         pause_s = DISK_PAUSE_MIN_S
         page = TroublePage(self._live.settings)
@@ -126,7 +131,28 @@ class Supervisor:
             await page.close()
         return None
 
-    def _open_now(self) -> DiskStore:
+    def _open_now(self) -> OpenedStore:
+        settings = self._live.settings
+        store = self._from_memory() if settings.store_type == "memory" else self._from_disk()
+        try:
+            if store.is_empty and (self._may_found or len(settings.peers) == 1):
+                store.found(_first_snapshot(settings))
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def _from_memory(self) -> MemoryStore:
+        if self._memory is None:
+            _log.warning(
+                "controllerStoreType=memory is for tests: the log is lost when this process ends, and with a "
+                "majority of the controllers all groups are"
+            )
+            self._memory = MemoryStore(incarnation=secrets.token_hex(INCARNATION_BYTES))
+        self._memory.reopen()
+        return self._memory
+
+    def _from_disk(self) -> DiskStore:
         settings = self._live.settings
         for directory in (settings.store_directory.parent, settings.store_directory):
             if text := java_store(directory):
@@ -137,19 +163,13 @@ class Supervisor:
             new_incarnation=secrets.token_hex(INCARNATION_BYTES),
             files=self._files,
         )
-        try:
-            if store.cut is not None:
-                _log.warning("a torn end of the log was cut off", extra=bind(cut=str(store.cut)))
-            if store.is_empty and (self._may_found or len(settings.peers) == 1):
-                store.found(_first_snapshot(settings))
-        except BaseException:
-            store.close()
-            raise
+        if store.cut is not None:
+            _log.warning("a torn end of the log was cut off", extra=bind(cut=str(store.cut)))
         return store
 
     # One life of the node.
 
-    def _prepare(self, store: DiskStore) -> _Run:
+    def _prepare(self, store: OpenedStore) -> _Run:
         settings = self._live.settings
         own = Identity(
             settings.group, settings.self_peer.raft_id, store.incarnation, settings.self_peer.address

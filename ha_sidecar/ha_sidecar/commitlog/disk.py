@@ -88,6 +88,10 @@ class Disk(Protocol):
         """Return (used, all) bytes of the volume of a directory, without the part reserved for root."""
         ...
 
+    def volume(self, path: Path) -> int:
+        """Return a number that the directories of one volume have in common."""
+        ...
+
 
 class OsDiskFile:
     """A file of the operating system."""
@@ -189,6 +193,10 @@ class OsDisk:
         """Return (used, all) bytes of a volume; both leave out the bytes that are reserved for root."""
         usage = shutil.disk_usage(path)
         return usage.used, usage.used + usage.free
+
+    def volume(self, path: Path) -> int:
+        """Return the number of the device."""
+        return path.stat().st_dev
 
 
 OS_DISK: Final = OsDisk()

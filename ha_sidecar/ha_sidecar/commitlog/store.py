@@ -114,7 +114,9 @@ class ReplicaStore:
         self._disk: Final = disk
         self._lock_fd: int | None = lock_store(directory) if disk is OS_DISK else None
         self._layout: Final = Layout(directory / LOG_DIRECTORY, file_bytes, disk)
-        self._room: Final = None if refuse_above is None else Room(disk, directory, file_bytes, refuse_above)
+        self._room: Final = (
+            None if refuse_above is None else Room(disk, self._layout.directory, file_bytes, refuse_above)
+        )
         self.log: CommitLog
         self.recovered: CheckedRecord
         try:

@@ -33,6 +33,8 @@ class RequestLoad:
     warm_up_s: float
     groups: int
     in_flight: int
+    spread: bool = False
+    connections: int = 4
 
 
 async def requests(running: RunningControllers, workload: str, load: RequestLoad) -> dict[str, float]:
@@ -43,6 +45,7 @@ async def requests(running: RunningControllers, workload: str, load: RequestLoad
         *("--controllers", ";".join(running.addresses), "--workload", workload),
         *("--duration", f"{load.seconds}s", "--groups", str(load.groups)),
         *("--in-flight", str(load.in_flight), "--warm-up", f"{load.warm_up_s}s"),
+        *("--connections", str(load.connections), *(("--spread",) if load.spread else ())),
         stdout=asyncio.subprocess.PIPE,
     )
     printed, _ = await process.communicate()

@@ -225,6 +225,10 @@ class SimulatedDisk:
         """Return (used, all) bytes; a disk without a size is empty."""
         return (self.used_bytes(), self.capacity_bytes) if self.capacity_bytes is not None else (0, 1 << 60)
 
+    def volume(self, path: Path) -> int:
+        """Say that everything is on one disk."""
+        return 1
+
     def used_bytes(self) -> int:
         """Return what files take, in whole sectors."""
         return sum(content.used_bytes() for content in self._names.values())

@@ -5,33 +5,11 @@ one test. The text that is replaced must occur exactly once in its file; a test 
 a mutant cannot silently turn into no change when the code around it moves.
 """
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """One planted bug.
-
-    Attributes:
-        name: the bug, in words.
-        file: below the package `controller_core`.
-        old: the text that is there.
-        new: the replacement text.
-        schedules: how many schedules of whole controllers may be needed to find it.
-        raft: the same of Raft's core.
-        test: a test that must fail instead.
-    """
-
-    name: str
-    file: str
-    old: str
-    new: str
-    schedules: int = 0
-    raft: int = 0
-    test: str = ""
-
+from testkit.mutants.mutant import Mutant
+from testkit.mutants.reads import READ_MUTANTS
 
 MUTANTS = (
+    *READ_MUTANTS,
     Mutant(
         "entries of old terms are committed by counting",
         "raft/log/raft_log.py",
@@ -80,15 +58,6 @@ MUTANTS = (
         "        except OSError as error:\n            raise self._fail(error) from error\n\n    def commit(",
         "        except OSError:\n            return\n\n    def commit(",
         test="tests/unit/log/test_crash.py",
-    ),
-    Mutant(
-        "a leader reads without asking anybody",
-        "raft/raw_node.py",
-        "return lease_ticks_left(self._raft) > 0",
-        "return self.is_leader",
-        # Why a test: a schedule that shows it is rarer than one in 200 since reads are
-        # answered without a pause between.
-        test="tests/unit/raft/test_reads.py",
     ),
     Mutant(
         "a request of unknown fate is carried out again",
@@ -226,8 +195,8 @@ MUTANTS = (
     Mutant(
         "silence counts right after a start",
         "groups/liveness/scan.py",
-        "return now_ms >= listening_since_ms + hold_ms",
-        "return True",
+        "return max(0, listening_since_ms + hold_ms - now_ms)",
+        "return 0",
         test="tests/unit/groups/liveness/test_scan.py",
     ),
     Mutant(

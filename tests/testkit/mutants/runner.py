@@ -17,8 +17,8 @@ from enum import StrEnum
 from pathlib import Path
 
 import controller_core
-from testkit.mutants.catalogue import Mutant
 from testkit.mutants.hunt import FOUND
+from testkit.mutants.mutant import Mutant
 
 TIMEOUT_S = 900.0  # ends what hangs; the longest hunt takes a minute and a half on a quiet machine
 _PYTEST_FAILED = 1

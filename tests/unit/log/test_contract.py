@@ -130,3 +130,15 @@ def test_a_closed_store_takes_nothing(store: Store) -> None:
     store.close()
     with pytest.raises(LogMisuseError):
         store.write(store.prepare(ready(entries(2, 2, 1))))
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+def test_an_empty_store_is_founded_once(kind: str, tmp_path: Path) -> None:
+    store: Store = MemoryStore() if kind == "memory" else DiskStore.open(tmp_path / "store")
+    assert store.is_empty
+    store.found(INITIAL)
+    assert not store.is_empty
+    assert (store.initial_state(), store.snapshot()) == ((hard_state(1, 0, 1), VOTERS), INITIAL)
+    with pytest.raises(LogMisuseError):
+        store.found(INITIAL)
+    store.close()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +62,7 @@ class Supervised:
 
 
 @contextlib.asynccontextmanager
-async def supervised(directory: Path, disk: TroubledFiles) -> AsyncIterator[Supervised]:
+async def supervised(directory: Path, disk: TroubledFiles, **keys: str) -> AsyncIterator[Supervised]:
     port, _, http_port = free_ports(3)
     given = {
         "controllerDLegerGroup": "unit",
@@ -70,6 +71,7 @@ async def supervised(directory: Path, disk: TroubledFiles) -> AsyncIterator[Supe
         "bindAddress": "127.0.0.1",
         "raftElectionTimeoutMs": "60",
         "raftHeartbeatIntervalMs": "10",
+        **keys,
     }
     stop = asyncio.Event()
     running = asyncio.create_task(Supervisor(LiveConfig(load(given)[0], given), disk).run(stop))
@@ -177,3 +179,18 @@ async def test_two_nodes_at_bracketed_ipv6_addresses_found_a_cluster_and_serve(t
     finally:
         stop.set()
         assert await asyncio.wait_for(asyncio.gather(*running), WITHIN_S) == [0, 0]
+
+
+async def test_a_log_in_memory_is_warned_about_and_lost_with_the_process(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for life in range(2):
+        caplog.clear()
+        async with supervised(tmp_path, TroubledFiles(), controllerStoreType="memory") as node:
+            await node.until_ready(200)
+            assert (await node.get("/v1/groups"))[1]["groups"] == []
+            async with FakeBroker([node.remoting], f"of-life-{life}"):
+                names = [group["name"] for group in (await node.get("/v1/groups"))[1]["groups"]]
+                assert names == [f"of-life-{life}"]
+        assert caplog.text.count("controllerStoreType=memory is for tests") == 1
+    assert await asyncio.to_thread(os.listdir, tmp_path) == []

@@ -20,6 +20,7 @@ GOOD = ScheduleReport(
     elections=2,
     leaders=1,
     calls=50,
+    follower_reads=9,
     acknowledged=100,
     ambiguous=1,
     refused=2,
@@ -34,6 +35,9 @@ GOOD = ScheduleReport(
         pytest.param(replace(GOOD, violations=("S1",)), "a", SearchVerdict.INVALID, 1, id="a violation"),
         pytest.param(replace(GOOD, effects=Counter()), "a", SearchVerdict.UNKNOWN, 2, id="a silent injector"),
         pytest.param(replace(GOOD, acknowledged=3), "a", SearchVerdict.UNKNOWN, 2, id="no traffic"),
+        pytest.param(
+            replace(GOOD, follower_reads=0), "a", SearchVerdict.UNKNOWN, 2, id="no read at a follower"
+        ),
         pytest.param(GOOD, "b", SearchVerdict.UNKNOWN, 2, id="another run of the same seed"),
     ],
 )

@@ -138,7 +138,7 @@ def _failover_line(record: Mapping[str, Any]) -> str:
     change = f"{new} again" if old == new else f"{old or '-'} -> {new}"
     cause = f"{record['cause']:<18}"
     return (
-        f"{_time(record['proposed_ns'])}  {record['correlation_id']:<32}  {cause}  {change:<10}  "
+        f"{time_text(record['proposed_ns'])}  {record['correlation_id']:<32}  {cause}  {change:<10}  "
         f"role taken {_after(record['suspected_ns'] or record['proposed_ns'], record['role_taken_ns'])}"
     )
 
@@ -321,10 +321,12 @@ def _event_line(event: Mapping[str, Any]) -> str:
     attrs = " ".join(f"{name}={value}" for name, value in event["attrs"].items())
     broker = "" if event["broker_id"] is None else f" broker {event['broker_id']}"
     place = f"{event['cluster']}/{event['group']}{broker}"
-    return f"{_time(event['ts_ns'])}  {event['sequence']:>6}  {event['kind']:<20}  {place}  {attrs}".rstrip()
+    begin = f"{time_text(event['ts_ns'])}  {event['sequence']:>6}"
+    return f"{begin}  {event['kind']:<20}  {place}  {attrs}".rstrip()
 
 
-def _time(ts_ns: int) -> str:
+def time_text(ts_ns: int) -> str:
+    """Return a time in UTC, to the millisecond."""
     return datetime.fromtimestamp(ts_ns / _NS_PER_S, UTC).isoformat(timespec="milliseconds")
 
 

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle
 from typing import Final
 
 from controller_core.channel.connection import Connection
@@ -53,6 +54,7 @@ class BenchPlan:
         connections: number of connections
         groups: broker groups to work on
         warm_up_s: how long the same requests are sent before any is counted; a JVM needs it
+        spread: send requests to all controllers in turn, not to the leader alone
     """
 
     controllers: tuple[str, ...]
@@ -62,6 +64,7 @@ class BenchPlan:
     connections: int
     groups: int
     warm_up_s: float = 0.0
+    spread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,10 +264,10 @@ class _Run:
 
 
 async def _measure(plan: BenchPlan, leader: str, groups: list[_GroupState]) -> BenchResult:
-    host, _, port = leader.rpartition(":")
     loop = asyncio.get_running_loop()
     lanes = [LoadConnection() for _ in range(plan.connections)]
-    for lane in lanes:
+    for lane, address in zip(lanes, cycle(plan.controllers if plan.spread else (leader,)), strict=False):
+        host, _, port = address.rpartition(":")
         await loop.create_connection(partial(_given, lane), host.strip("[]"), int(port))
     run = _Run(plan, groups, lanes)
     for lane in lanes:

@@ -18,7 +18,7 @@ from controller_core.command_line.completion import add_completion
 from controller_core.command_line.output import RowPrinter, add_output, show
 from controller_core.command_line.program import MisuseError, Parser, program, run
 from controller_core.command_line.values import DURATION, HOSTS, NAMES, SEMICOLONS, duration, hosts, names
-from controller_core.server.cli import client, members
+from controller_core.server.cli import client, log_entries, members
 from controller_core.server.cli.load_generator import WORKLOADS, BenchError, BenchPlan, run_bench
 from controller_core.server.cli.route_front import MISUSES, add_route_front
 from controller_core.server.settings.config import InvalidSettingError, key_infos
@@ -101,6 +101,11 @@ def _add_client_commands(commands: Any) -> None:  # noqa: ANN401 - argparse name
     watch = add("watch", client.watch, "print new events as they happen")
     watch.add_argument("--after", type=int, default=0, metavar="N", help="begin after this sequence")
     watch.add_argument("--no-follow", dest="follow", action="store_false", help="end after what is there")
+    log = add("log", log_entries.log, "print entries of a node's log, the newest by default")
+    log.add_argument("--first", type=int, default=None, metavar="N", help="index of the first entry")
+    log.add_argument("--limit", type=int, default=50, metavar="N", help="entries, at most 1000 (default: 50)")
+    get = add("get", log_entries.get, "print what one entry of a node's log was")
+    get.add_argument("index", type=int, metavar="INDEX", help="index of the entry")
     elect = add("elect", client.elect, "designate a group's master", changes=True)
     elect.add_argument("cluster", help="brokerClusterName of the group")
     elect.add_argument("group", help="brokerName of the group")
@@ -169,6 +174,7 @@ def _add_bench(commands: Any) -> None:  # noqa: ANN401 - argparse names this typ
             metavar="N",
             help=f"{texts[key]} (default: {count})",
         )
+    bench.add_argument("--spread", action="store_true", help=texts["spread"])
     add_output(bench)
     bench.set_defaults(carry_out=_bench)
 
@@ -214,6 +220,7 @@ def _bench(parsed: argparse.Namespace) -> int:
             parsed.connections,
             parsed.groups,
             parsed.warm_up_s,
+            parsed.spread,
         )
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             result = runner.run(run_bench(plan))

@@ -8,19 +8,14 @@ not fit the state is found by the index that the node's log names. A store is na
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import msgspec
-
-from controller_core.groups import commands
 from controller_core.groups.errors import CommandDecodeError, NewerCommandError
 from controller_core.log.inspect import Inspected, inspect_store
 from controller_core.raft.types import EntryType
 from controller_core.remoting.text_bounds import one_line
+from controller_core.server.common.log_views import bounded, command_fields, undecoded_text
 from controller_core.server.peers.greeting_rules import store_fingerprint
-
-VALUE_CHARS_MAX: Final = 4_096
-"""Characters of one field that are shown."""
 
 
 def rows(directory: Path) -> Iterator[dict[str, Any]]:
@@ -49,20 +44,10 @@ def _text(row: Inspected) -> str:
     if row.text != EntryType.NORMAL.name:
         return row.text
     try:
-        command = commands.decode(row.data)
-    except NewerCommandError as error:
-        return f"LATER RELEASE: {one_line(str(error))}"
-    except CommandDecodeError as error:
-        return f"NO EFFECT: {one_line(str(error))}"
-    fields = msgspec.to_builtins(command)
-    kind = fields.pop("kind", type(command).__name__)
+        kind, fields = command_fields(row.data)
+    except (NewerCommandError, CommandDecodeError) as error:
+        return undecoded_text(error)
     fields.pop("stamp", None)
     return f"{kind} " + " ".join(
-        f"{name}={_value(value)}" for name, value in fields.items() if value not in (None, "")
+        f"{name}={bounded(one_line(str(value)))}" for name, value in fields.items() if value not in (None, "")
     )
-
-
-def _value(value: object) -> str:
-    """Return a field's value on one line, cut if it is long."""
-    text = one_line(str(value))
-    return text if len(text) <= VALUE_CHARS_MAX else f"{text[:VALUE_CHARS_MAX]}... ({len(text)} characters)"

@@ -28,6 +28,7 @@ ROLE_LEADER = 3
 LOG_STATES = ("ok", "full", "failed")
 ELECTION_RESULTS = ("elected", "kept", "failed")
 COMMIT_RESULTS = ("applied", "not_leader", "dropped", "lost", "refused")
+FOLLOWER_READ_RESULTS = ("served", "no_leader", "lags", "late", "full", "new_master")
 UNKNOWN_GROUP = ("", "")
 """Cluster and group labels of elections in an unregistered group."""
 _GROUP_LABELS = ("cluster", "group")
@@ -101,6 +102,15 @@ class Metrics:
             ("result",),
             lambda result: (result,),
         )
+        self._follower_reads = _Counts[str](
+            "rmqha_controller_follower_reads",
+            "Reads that came while another node led: served here, or why the leader was asked instead.",
+            ("result",),
+            lambda result: (result,),
+        )
+        for result in FOLLOWER_READ_RESULTS:
+            self._follower_reads.count(result, 0)
+        self._registry.register(self._follower_reads)
         self._told_epochs_ignored = Counter(
             "rmqha_controller_told_epochs_ignored",
             "Master epochs told by members that were too far above the recorded one to be true.",
@@ -139,6 +149,10 @@ class Metrics:
         `applied`, `not_leader`, `dropped`, `lost` or `refused` as too large.
         """
         self._commits.count(result)
+
+    def follower_read(self, result: str) -> None:
+        """Count one read that came while another node led; `result` is one of `FOLLOWER_READ_RESULTS`."""
+        self._follower_reads.count(result)
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

@@ -20,6 +20,7 @@ from controller_core.server.common import json_views, metrics
 from controller_core.server.common.http_errors import HttpError
 from controller_core.server.common.metrics import GroupNumbers, Metrics, NodeNumbers, PortNumbers
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
+from controller_core.server.http_api import log_pages
 from controller_core.server.http_api.members_view import MembersView
 from controller_core.server.membership.changes import MembershipChanges
 from controller_core.server.membership.members import ControllerMembers
@@ -27,9 +28,11 @@ from controller_core.server.node.raft_node import Node
 from controller_core.server.node.state_machine import GroupsMachine
 from controller_core.server.node.types import (
     CommandDroppedError,
+    FollowerLagsError,
     NodeStatus,
     NotLeaderError,
     ProposalLostError,
+    ReadLateError,
 )
 from controller_core.server.proposals.commands import CommandMaker
 from controller_core.server.proposals.submission import CommandSubmitter
@@ -39,6 +42,13 @@ from controller_core.server.settings.peer_list import Peer
 ANSWER_WITHIN_S: Final = 2.5
 READY_LAG_ENTRIES_MAX: Final = 1_000
 
+_NOT_READ: Final = (
+    NotLeaderError,
+    CommandDroppedError,
+    ProposalLostError,
+    FollowerLagsError,
+    ReadLateError,
+)
 _ROLE_NAMES: Final = {
     metrics.ROLE_UNKNOWN: "unknown",
     metrics.ROLE_CANDIDATE: "candidate",
@@ -236,6 +246,18 @@ class NodeView:
         """Return the kept changes of master, oldest first."""
         return [json_views.failover_json(record) for record in self._machine.state.history.failovers]
 
+    def log_json(self, first: int | None, limit: int) -> json_views.Json:
+        """Return entries of this node's log."""
+        return log_pages.log_json(self._node, first, limit)
+
+    def entry_json(self, index: int) -> json_views.Json:
+        """Return one entry of this node's log.
+
+        Raises:
+            HttpError: the log does not have it.
+        """
+        return log_pages.one_entry_json(self._node, index)
+
     def events_after(self, sequence: int, count_max: int) -> EventsPage:
         """Return kept events that follow `sequence`."""
         return self._machine.state.history.events_after(sequence, count_max)
@@ -257,8 +279,13 @@ class NodeView:
         """
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                await self._node.read_barrier()
-        except (NotLeaderError, CommandDroppedError, ProposalLostError, TimeoutError) as error:
+                if self._node.is_leader:
+                    await self._node.read_barrier()
+                else:
+                    indexed: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+                    self._node.read_for(indexed)
+                    await indexed
+        except (*_NOT_READ, TimeoutError) as error:
             raise HttpError(503, f"no consistent read is possible now: {error or 'time-out'}") from error
 
     def metrics_text(self) -> bytes:

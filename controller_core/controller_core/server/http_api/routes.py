@@ -12,6 +12,7 @@ Health, metrics, state, the stream of events, and what an administrator may chan
 | GET /v1/failovers | the last changes of master, newest first | every node, as far as it has applied |
 | GET /v1/events?after=N&follow=false | events as JSON lines; stays open unless `follow=false` | every node |
 | GET /v1/events?after=newest | those from now on; `Rmqha-Newest-Event` is the last number | every node |
+| GET /v1/log?first=N&limit=M, /v1/log/{index} | entries of the Raft log | every node, its own |
 | POST /v1/groups/{cluster}/{name}/elect | `{"brokerId": 2}`: designate a master | the leader |
 | POST /v1/leader/transfer | `{"to": "n1"}`: hand Raft's leadership over | the leader |
 | POST /v1/snapshot | write a snapshot now | every node |
@@ -44,6 +45,7 @@ from controller_core.remoting.errors import shown
 from controller_core.server.common import json_views
 from controller_core.server.common.http_errors import HttpError, errors_as_json, json_response
 from controller_core.server.http_api.changes import ChangeRoutes, ChangesView
+from controller_core.server.http_api.log_pages import LOG_ENTRIES
 
 APPLIED_INDEX_HEADER = "Rmqha-Applied-Index"
 EVENTS_PAGE_MAX = 500
@@ -84,6 +86,14 @@ class ControllerView(ChangesView, Protocol):
 
     def failovers_json(self) -> list[json_views.Json]:
         """Return the kept changes of master, oldest first."""
+        ...
+
+    def log_json(self, first: int | None, limit: int) -> json_views.Json:
+        """Return entries of this node's log."""
+        ...
+
+    def entry_json(self, index: int) -> json_views.Json:
+        """Return one entry of this node's log; raise HttpError without one."""
         ...
 
     def events_after(self, sequence: int, count_max: int) -> EventsPage:
@@ -163,6 +173,8 @@ class NodeHttpServer:
                 web.get("/v1/failovers", self._failovers),
                 web.get("/v1/events", self._events),
                 web.get("/v1/members", self._members),
+                web.get("/v1/log", self._log),
+                web.get("/v1/log/{index}", self._entry),
                 *self._changes.routes(),
             ]
         )
@@ -211,6 +223,17 @@ class NodeHttpServer:
             if cluster in (None, record["cluster"]) and group in (None, record["group"])
         ]
         return self._read({"failovers": records[:limit]})
+
+    async def _log(self, request: web.Request) -> web.StreamResponse:
+        first = _query_int(request, "first", 0) if "first" in request.query else None
+        limit = _query_int(request, "limit", LOG_ENTRIES)
+        await self._wait_turn()
+        return self._read(self._controller.log_json(first, limit))
+
+    async def _entry(self, request: web.Request) -> web.StreamResponse:
+        index = _whole_number("index", request.match_info["index"])
+        await self._wait_turn()
+        return self._read(self._controller.entry_json(index))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         newest = self._controller.newest_event
@@ -286,7 +309,10 @@ def _lines(page: EventsPage, namespace: str) -> bytes:
 
 
 def _query_int(request: web.Request, name: str, default: int) -> int:
-    text = request.query.get(name, str(default))
+    return _whole_number(name, request.query.get(name, str(default)))
+
+
+def _whole_number(name: str, text: str) -> int:
     digits = len(text) <= _NUMBER_DIGITS_MAX and text.isascii() and text.isdigit()
     if not digits or int(text) > NUMBER_MAX:
         raise HttpError(400, f"must be a whole number from 0 to {NUMBER_MAX}", field=name, value=shown(text))

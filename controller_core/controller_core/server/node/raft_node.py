@@ -24,18 +24,18 @@ from controller_core.raft.confchange.changes import ConfChange, ConfChangeV2
 from controller_core.raft.errors import PeerMessageError, ProposalDroppedError, RaftError
 from controller_core.raft.peer_checks import PeerChecks
 from controller_core.raft.raw_node import RawNode
-from controller_core.raft.types import ConfState, Message, MessageType, Ready
+from controller_core.raft.types import ConfState, Entry, LogIndex, Message, MessageType, Ready
 from controller_core.server.node.applied import AppliedLog
 from controller_core.server.node.callers import Callers
 from controller_core.server.node.conf_changes import ConfChanges
 from controller_core.server.node.leadership_transfer import best_successor, came_about
 from controller_core.server.node.log_writer import LogWriter
 from controller_core.server.node.member_book import MemberBook
+from controller_core.server.node.observers import NodeObservers, status_of
 from controller_core.server.node.proposals import Waiter
 from controller_core.server.node.snapshots import Snapshots
 from controller_core.server.node.ticker import Ticker
 from controller_core.server.node.types import (
-    ROLE_NUMBERS,
     CommandDroppedError,
     NodeConfig,
     NodeStatus,
@@ -70,7 +70,8 @@ class Node:
         self._applied = AppliedLog(state_machine, store.snapshot())
         self._raw = RawNode(config.core_config(self._applied.index), store)
         self._checks = PeerChecks(self._raw, config.node_id, self._applied.snapshot_problem)
-        self._callers = Callers(self._raw, os.urandom(8))
+        self._bell = asyncio.Event()
+        self._callers = Callers(self._raw, os.urandom(8), self._bell.set)
         self._changes = ConfChanges(self._raw)
         self._ticker = Ticker(
             config.tick_ms / 1000, config.ticks_at_once_max, self._tick, self._raw.ticks_until_due
@@ -79,14 +80,10 @@ class Node:
         self._snapshots = Snapshots(
             store, self._writer, config.snapshot_entries, self._applied.moment, self._end
         )
-        self._bell = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
         self._fatal: BaseException | None = None
-        self._established_term = 0
-        self._leadership_callbacks: list[Callable[[bool, int], None]] = []
-        self._fatal_callbacks: list[Callable[[BaseException], None]] = []
-        self._members_callbacks: list[Callable[[], None]] = []
+        self._observers = NodeObservers()
 
     # -- life
 
@@ -110,15 +107,15 @@ class Node:
 
     def on_leadership(self, callback: Callable[[bool, int], None]) -> None:
         """Call `callback(leads, term)` when leadership begins (first entry applied) or ends."""
-        self._leadership_callbacks.append(callback)
+        self._observers.leadership.append(callback)
 
     def on_fatal(self, callback: Callable[[BaseException], None]) -> None:
         """Call `callback(error)` once if the node cannot go on; the caller must still call `stop`."""
-        self._fatal_callbacks.append(callback)
+        self._observers.fatal.append(callback)
 
     def on_members(self, callback: Callable[[], None]) -> None:
         """Call `callback()` on the loop after each change of `conf_state` or `book`."""
-        self._members_callbacks.append(callback)
+        self._observers.members.append(callback)
 
     # -- what callers want
 
@@ -155,6 +152,19 @@ class Node:
         future = self._callers.reads.add()
         self._bell.set()
         await future
+
+    def read_for(self, waiter: Waiter) -> None:
+        """Tell `waiter` once the state machine of this node, which does not lead, is as `read_barrier` says.
+
+        It gets NotLeaderError, FollowerLagsError or ReadLateError if the leader has to be asked instead.
+
+        Raises:
+            NotLeaderError: no leader is known.
+            CommandDroppedError: too many reads wait.
+        """
+        if self._ended() or not self._raw.leader_id:
+            raise NotLeaderError(None)
+        self._callers.follower_reads.add(waiter)
 
     def has_read_lease(self) -> bool:
         """Say whether `read_barrier` would return at once."""
@@ -203,7 +213,7 @@ class Node:
     @property
     def is_leader(self) -> bool:
         """Whether this node leads and has applied the first entry of its term, and with it all before."""
-        return self._raw.is_leader and self._raw.term == self._established_term and self._fatal is None
+        return self._raw.is_leader and self._raw.term == self._observers.term and self._fatal is None
 
     @property
     def leader_id(self) -> int | None:
@@ -213,7 +223,7 @@ class Node:
     @property
     def role(self) -> int:
         """0 for a node that has ended, 1 candidate, 2 follower, 3 leader."""
-        return 0 if self._ended() else ROLE_NUMBERS[self._raw.status().role]
+        return self.status().role
 
     @property
     def term(self) -> int:
@@ -245,22 +255,20 @@ class Node:
         """Whether the log waits for space on its disk."""
         return self._writer.is_full
 
+    def log_entries(self, low: int, high: int, bytes_max: int) -> tuple[Entry, ...]:
+        """Return the entries that the log has from `low` to before `high`, at most so many bytes."""
+        low, high = max(low, self._store.first_index()), min(high, self._store.last_index() + 1)
+        return self._store.entries(LogIndex(low), LogIndex(high), bytes_max) if low < high else ()
+
     def status(self) -> NodeStatus:
         """Return a copy of the node's state."""
-        raw = self._raw.status()
-        return NodeStatus(
-            node_id=self.config.node_id,
-            role=0 if self._ended() else ROLE_NUMBERS[raw.role],
-            term=raw.term,
-            leader_id=self.leader_id,
+        return status_of(
+            self._raw,
+            self._store,
+            self._applied.index,
+            self.leader_id,
             is_leader=self.is_leader,
-            first_index=self._store.first_index(),
-            last_index=raw.last_index,
-            commit_index=raw.commit,
-            applied_index=self._applied.index,
-            snapshot_index=self._store.snapshot().index,
-            conf_state=raw.conf_state,
-            progress=raw.progress,
+            has_ended=self._ended(),
         )
 
     # -- what the transport and the clock tell
@@ -276,7 +284,9 @@ class Node:
         self._checks.check(message)
         if message.type in _ASKS_FOR_A_VOTE and not self._applied.conf_state.voters:
             return  # A node without a membership must not vote.
-        self._ticker.catch_up()  # Its time is now, and not that of the last tick.
+        is_on_time = self._ticker.catch_up()  # Its time is now, and not that of the last tick.
+        if message.type is MessageType.READ_INDEX and not is_on_time:
+            return  # After a pause the lease may be over; a follower without an answer asks again.
         try:
             self._raw.step(message)
         except PeerMessageError as error:
@@ -311,8 +321,8 @@ class Node:
     def _after_input(self) -> None:
         self._callers.check_leadership()
         self._changes.check_leadership()
-        if self._established_term and not self._raw.is_leader:
-            self._tell_leadership(0)
+        if self._observers.term and not self._raw.is_leader:
+            self._observers.tell_leadership(0)
         self._ticker.rearm()
         if self._raw.has_ready():
             self._bell.set()
@@ -346,9 +356,7 @@ class Node:
         self._transport.send(late)
         self._apply(ready)
         self._raw.advance()
-        for state in ready.read_states:
-            self._callers.reads.confirmed(state)
-        self._callers.reads.applied(self._applied.index)
+        self._callers.serve_reads(ready.read_states, self._applied.index)
         self._after_input()
 
     def _apply(self, ready: Ready) -> None:
@@ -358,20 +366,11 @@ class Node:
             applied.restore(ready.snapshot)
         applied.apply(entries, self._raw, self._callers, self._changes)
         if entries and self._raw.is_leader and entries[-1].term == self._raw.term:
-            self._tell_leadership(self._raw.term)
+            self._observers.tell_leadership(self._raw.term)
         changed = before != (applied.conf_state, applied.book)
         if changed:
-            for callback in self._members_callbacks:
-                callback()
+            self._observers.tell_members()
         self._snapshots.applied(applied.index, soon=changed)
-
-    def _tell_leadership(self, term: int) -> None:
-        """Tell observers if leading has begun (`term`) or ended (0)."""
-        if term == self._established_term:
-            return
-        ended, self._established_term = self._established_term, term
-        for callback in self._leadership_callbacks:
-            callback(term != 0, term or ended)
 
     # -- the end
 
@@ -387,13 +386,12 @@ class Node:
         self._ticker.stop()
         self._bell.set()
         self._close_callers()
-        for callback in self._fatal_callbacks:
-            callback(error)
+        self._observers.tell_end(error)
 
     def _close_callers(self) -> None:
         self._callers.close()
         self._changes.lose("the node has ended; the outcome of the change is unknown")
-        self._tell_leadership(0)
+        self._observers.tell_leadership(0)
 
     def _check_leads(self) -> None:
         if self._ended() or not self._raw.is_leader:

@@ -50,6 +50,20 @@ class CommandDroppedError(Exception):
     """The log could not take the command now; nothing happened."""
 
 
+class FollowerLagsError(Exception):
+    """This node is too many entries behind the leader to serve a read; nothing was read."""
+
+    def __init__(self, lag: int) -> None:
+        super().__init__(f"this node is {lag} entries behind the leader")
+
+
+class ReadLateError(Exception):
+    """The leader's index did not come, or was not applied here in time; nothing was read."""
+
+    def __init__(self) -> None:
+        super().__init__("the leader's index did not come, or was not applied here in time")
+
+
 class ProposalLostError(Exception):
     """Leadership was lost, or the node ended, before the command was applied here; it may yet be applied."""
 

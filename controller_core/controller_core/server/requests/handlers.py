@@ -3,12 +3,13 @@
 | served | requests |
 |---|---|
 | by every node from what it knows itself | 904, 1005, 1009, 1010 |
-| by the leader, from the applied state (lease, ReadIndex) | 1004, 1006, 1012, 1003 that brings nothing new |
+| by every node, from the applied state and the leader's index | 1004, 1012 (`direct.follower_answers`) |
+| by the leader, from the applied state (lease, ReadIndex) | the same, 1006, 1003 that brings nothing new |
 | by the leader, through the log | 1001, 1002, 1003, 1011, 1013 |
 
 `handle` is called on the event loop for each request. Requests that memory can answer get their answer at
 once, without a task: polls and heartbeats are nearly all of the traffic. A write that waits for nothing but
-its command is returned as such (`direct_writes`), and the rest as a coroutine for the server to run.
+its command is returned as such (`direct`), and the rest as a coroutine for the server to run.
 
 A header or body that lacks what a request needs is answered with code 1, as Java does when a handler throws.
 So is a text or a list that passes its bound (`requests.bounds`).
@@ -48,7 +49,9 @@ from controller_core.server.requests.bounds import (
     refused_take_up,
 )
 from controller_core.server.requests.deadlines import Deadline
-from controller_core.server.requests.direct_writes import DIRECT, DirectWrite
+from controller_core.server.requests.direct.direct_writes import DIRECT, DirectWrite
+from controller_core.server.requests.direct.follower_answers import FollowerAnswers
+from controller_core.server.requests.direct.waiting_request import WaitingRequest
 from controller_core.server.requests.forwarding import forwarded_cluster, is_forwarded
 from controller_core.server.requests.interfaces import NodeReads, Submitter
 from controller_core.server.requests.leader_rule import LeaderRule
@@ -61,7 +64,7 @@ from controller_core.server.settings.peer_list import Peer
 Propose = Callable[[RemotingCommand, AnyCommand], DirectWrite | RemotingCommand | None]
 NO_BROKER_ID_REMARK: Final = "Heart beat with empty brokerId"
 
-Answer = RemotingCommand | PreparedAnswer | Coroutine[object, object, RemotingCommand] | DirectWrite | None
+Answer = RemotingCommand | PreparedAnswer | Coroutine[object, object, RemotingCommand] | WaitingRequest | None
 
 
 class Handlers:
@@ -80,15 +83,17 @@ class Handlers:
         clock: Clock,
         first_elections: FirstElections,
         direct: Propose,
+        followers: FollowerAnswers,
         direct_address: Callable[[str], str] = str,
         peers: Callable[[], tuple[Peer, ...]] | None = None,
         further: Mapping[int, Callable[[int, RemotingCommand], Answer]] = MappingProxyType({}),
     ) -> None:
         """Take the node's parts.
 
-        `direct` proposes the commands of requests that wait for nothing else. `direct_address` returns the
-        address at which to reach the member that announced an address. `peers` returns the present
-        controllers; the default returns those of the settings. `further` has requests that every node serves.
+        `direct` proposes the commands of requests that wait for nothing else. `followers` answers reads while
+        another node leads. `direct_address` returns the address at which to reach the member that announced
+        an address. `peers` returns the present controllers; the default returns those of the settings.
+        `further` has requests that every node serves.
         """
         self._node = node
         self._machine = machine
@@ -97,6 +102,7 @@ class Handlers:
         self._rule = rule
         self._maker = maker
         self._direct = direct
+        self._followers = followers
         self._direct_address = direct_address
         self._clock = clock
         self._first_elections = first_elections
@@ -145,6 +151,8 @@ class Handlers:
                 return reply
             if reply is not None:
                 return answers.answer(request, reply)
+        elif read is not None and (waiting := self._followers.ask(channel_id, request, read)) is not None:
+            return waiting
         elif read is None and request.code not in self._writes:
             return answers.not_supported(request)
         if request.code in DIRECT and self._node.is_leader:
@@ -156,9 +164,9 @@ class Handlers:
         made = self._writes[request.code](channel_id, request)
         return answers.answer(request, made) if isinstance(made, GroupReply) else self._direct(request, made)
 
-    def again(self, channel_id: int, write: DirectWrite) -> Coroutine[object, object, RemotingCommand]:
-        """Serve a request anew whose command was not proposed after all, within its time."""
-        return self._by_leader(channel_id, write.request, write.deadline)
+    def again(self, channel_id: int, waiting: WaitingRequest) -> Coroutine[object, object, RemotingCommand]:
+        """Serve a request anew whose command was not proposed after all, or that another node must answer."""
+        return self._by_leader(channel_id, waiting.request, waiting.deadline)
 
     def _must_wait(self, request: RemotingCommand) -> bool:
         """Whether the answer would tell a broker of a new master before its turn (`notices.notice_order`)."""

@@ -35,6 +35,10 @@ class NodeReads(Protocol):
         """Wait until a read may be answered from the applied state."""
         ...
 
+    def read_for(self, waiter: Waiter) -> None:
+        """Tell a waiter when a node that does not lead may answer a read, or that it may not."""
+        ...
+
 
 class Submitter(Protocol):
     """Puts commands into the log and follows up on elections."""

@@ -2,7 +2,7 @@
 
 A connection has a number for the liveness table: what beats over it lives and dies with it. Answers that need
 waiting run in tasks of their own, so pipelined requests never wait for one another; those that wait for their
-command alone need no task (`direct_writes`). A oneway request is never answered, whatever became of it.
+command or index alone need no task (`direct`). A oneway request is never answered, whatever became of it.
 
 Bounds: `REQUESTS_WAITING_MAX` requests may wait in tasks at a time; beyond, a request is answered with code 2
 (busy) at once. The log bounds those that wait without a task (`PROPOSALS_MAX`). What strangers may send and
@@ -32,7 +32,7 @@ from controller_core.remoting.frame import CONTROL_BOUNDS, PreparedAnswer
 from controller_core.server.common.metrics import Metrics, PortNumbers
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.requests import older_protocol
-from controller_core.server.requests.direct_writes import DirectWrite
+from controller_core.server.requests.direct.waiting_request import WaitingRequest
 from controller_core.server.requests.handlers import Handlers
 from controller_core.server.requests.sender_rules import SenderRules
 
@@ -124,7 +124,7 @@ class RemotingServer:
         if answer is None or isinstance(answer, RemotingCommand):
             self._metrics.request(request.code, None if answer is None else answer.code)
             return answer
-        if isinstance(answer, DirectWrite):
+        if isinstance(answer, WaitingRequest):
             request_bytes = request.size_bytes()
             connection.hold(request_bytes)
             answer.on_answer = partial(self._answered, connection, request, request_bytes)
@@ -144,19 +144,22 @@ class RemotingServer:
         connection: Connection,
         request: RemotingCommand,
         request_bytes: int,
-        response: RemotingCommand,
+        response: RemotingCommand | PreparedAnswer,
     ) -> None:
         connection.hold(-request_bytes)
-        self._metrics.request(request.code, None if request.is_oneway else response.code)
+        code = response.command.code if isinstance(response, PreparedAnswer) else response.code
+        self._metrics.request(request.code, None if request.is_oneway else code)
         if not request.is_oneway and not connection.is_closed:
-            connection.send(response)
+            connection.answer(request, response)
 
-    def _again(self, channel_id: int, connection: Connection, write: DirectWrite, request_bytes: int) -> None:
-        """Serve a request anew, which was not proposed after all."""
+    def _again(
+        self, channel_id: int, connection: Connection, waiting: WaitingRequest, request_bytes: int
+    ) -> None:
+        """Serve a request another way."""
         if self._stopping:
             connection.hold(-request_bytes)
         else:
-            self._run(connection, write.request, request_bytes, self._handlers.again(channel_id, write))
+            self._run(connection, waiting.request, request_bytes, self._handlers.again(channel_id, waiting))
 
     def _run(
         self,

@@ -80,6 +80,12 @@ class Settings(TlsKeys):
         "Directory of the log and the snapshots; empty: DLedgerController in the home directory, as in Java. "
         "Each node writes below raft-<selfId>, so nodes of one machine may share the path.",
     )
+    store_type: str = text_key(
+        "controllerStoreType",
+        "file",
+        "Where the log is: file, or memory for tests. With memory, a controller that ends has lost its "
+        "store: others refuse it under its old name, and when a majority has ended, all groups are lost.",
+    )
     config_store_path: str = text_key(
         "configStorePath",
         "",
@@ -251,6 +257,8 @@ class Settings(TlsKeys):
             raise InvalidSettingError(
                 "plainAdminRequests", self.plain_admin_requests, "must be one of auto, true, false"
             )
+        if self.store_type not in {"file", "memory"}:
+            raise InvalidSettingError("controllerStoreType", self.store_type, "must be file or memory")
         self.check_tls()
         if self.log_level.lower() not in {"debug", "info", "warning", "error"}:
             raise InvalidSettingError("logLevel", self.log_level, "must be debug, info, warning or error")

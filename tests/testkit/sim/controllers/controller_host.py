@@ -32,6 +32,7 @@ from controller_core.server.controller import Controller
 from controller_core.server.node.raft_node import Node
 from controller_core.server.node.state_machine import GroupsMachine
 from controller_core.server.node.types import NotLeaderError, Receiver
+from controller_core.server.requests.direct.follower_answers import FollowerAnswers
 from controller_core.server.settings import config
 from controller_core.server.settings.live_config import LiveConfig
 from testkit.check.errors import PowerLossError
@@ -123,6 +124,7 @@ class ControllerHost:
         self.fsync_s = FSYNC_S
         self.disk_errors = self.full_writes = self.power_losses_in_writes = 0
         self.torn = self.refused_starts = 0
+        self._followers: list[FollowerAnswers] = []
         self._loop = loop
         self._network = network
         self._random = random
@@ -237,11 +239,17 @@ class ControllerHost:
         controller = Controller(live, SimClock(self.process, clock_id), node, machine)
         controller._http = NoHttp()  # type: ignore[assignment] # a real port is the one thing that must not be opened
         self.controller, self.node, self.machine = controller, node, machine
+        self._followers.append(controller.followers)
         process = self.process
         if self._on_started is not None:
             self._on_started(self.name, process, controller)
         controller.failed.add_done_callback(lambda done: self._ended(process, done.result()))
         process.spawn(controller.start())
+
+    @property
+    def follower_reads(self) -> int:
+        """Return how many reads its processes answered while another node led."""
+        return sum(followers.served for followers in self._followers)
 
     def _ended(self, process: Process, error: BaseException) -> None:
         self._invariants.require(

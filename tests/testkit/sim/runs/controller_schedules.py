@@ -39,6 +39,7 @@ class ScheduleReport:
     elections: int
     leaders: int
     calls: int
+    follower_reads: int
     acknowledged: int
     ambiguous: int
     refused: int
@@ -187,6 +188,7 @@ def _report(seed: int, world: World, nemesis: Nemesis) -> ScheduleReport:
         elections=world.invariants.elections,
         leaders=world.invariants.leaders,
         calls=sum(len(history.calls) + len(history.open_calls) for history in histories),
+        follower_reads=sum(controller.follower_reads for controller in world.controllers),
         acknowledged=sum(len(history.acknowledged) for history in histories),
         ambiguous=outcomes["ambiguous"],
         refused=outcomes["refused"],

@@ -25,12 +25,16 @@ _CALL_S = 3.0
 
 
 class Scene:
-    """One group of brokers 1, 2, 3 under three controllers; broker 1 is the first master."""
+    """One group of brokers 1, 2, 3 under its controllers; broker 1 is the first master.
+
+    Attributes:
+        person: the process of somebody who asks controllers.
+    """
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._person = Process(world.loop, "director")
-        world.network.place(self._person, "director")
+        self.person = Process(world.loop, "director")
+        world.network.place(self.person, "director")
 
     @property
     def leader(self) -> ControllerHost:
@@ -93,7 +97,7 @@ class Scene:
         self, code: int, header: Header, body: bytes = b"", *, as_broker: int = 0
     ) -> RemotingCommand:
         """Send a request to the leader as a person would, or from the host of a broker."""
-        sender = self.broker(as_broker).process if as_broker else self._person
+        sender = self.broker(as_broker).process if as_broker else self.person
         return await sender.spawn(self._ask(code, header, body))  # type: ignore[no-any-return] # a task of any
 
     async def _ask(self, code: int, header: Header, body: bytes) -> RemotingCommand:

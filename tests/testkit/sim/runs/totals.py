@@ -2,7 +2,8 @@
 
 invalid     some schedule violated something
 unknown     nothing was violated, and yet the run proves little: a kind of fault that was injected often never
-            had an effect, too few messages were acknowledged, or a seed gave another run the second time
+            had an effect, too few messages were acknowledged, hardly any read was answered by a follower, or
+            a seed gave another run the second time
 valid       else
 """
 
@@ -33,6 +34,7 @@ class Totals:
     elections: int = 0
     leaders: int = 0
     calls: int = 0
+    follower_reads: int = 0
     acknowledged: int = 0
     ambiguous: int = 0
     refused: int = 0
@@ -51,6 +53,7 @@ class Totals:
         self.elections += report.elections
         self.leaders += report.leaders
         self.calls += report.calls
+        self.follower_reads += report.follower_reads
         self.acknowledged += report.acknowledged
         self.ambiguous += report.ambiguous
         self.refused += report.refused
@@ -82,7 +85,7 @@ class Totals:
         proves_little = self.schedules >= LOST_NODES_OF and not self.lost_nodes
         if proves_little or self.silent or self.differing:
             return SearchVerdict.UNKNOWN
-        if self.acknowledged < ACKNOWLEDGED_MIN * self.schedules:
+        if self.acknowledged < ACKNOWLEDGED_MIN * self.schedules or self.follower_reads < self.schedules:
             return SearchVerdict.UNKNOWN
         return SearchVerdict.VALID
 
@@ -98,6 +101,7 @@ class Totals:
         elected = f"{self.elections} masters elected"
         yield f"{self.lost_nodes} members declared lost with their nodes"
         yield f"{elected}, {self.calls:,} calls in the histories checked for linearizability"
+        yield f"{self.follower_reads:,} reads answered by followers"
         sends = f"{self.acknowledged:,} acknowledged, {self.ambiguous:,} ambiguous, {self.refused:,} refused"
         yield f"messages: {sends}"
         yield f"faults: {sum(self.injected.values()):,} injected"

@@ -1,10 +1,13 @@
 """The command line: exit statuses, one clear line per error, output for people and for programs."""
 
 import asyncio
+import csv
+import io
 import json
 from pathlib import Path
 
 import pytest
+import yaml
 from aiohttp import web
 
 from controller_core.groups import commands
@@ -220,3 +223,41 @@ def test_inspect_tells_an_entry_without_effect_from_one_of_a_later_release(
     assert "ApplyBrokerId" in rows[2]
     assert "(300000 characters)" in rows[2]
     assert max(map(len, rows)) < 6_000
+
+
+async def test_a_running_nodes_log_says_what_each_entry_was(
+    one: OneNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with one.broker() as broker:
+        await broker.elect()
+    http = ("--server", one.http)
+    _, printed, _ = await _run(capsys, "log", *http, "-o", "json")
+    page = json.loads(printed)
+    kinds = {entry["kind"]: entry for entry in page["entries"]}
+    assert {"Empty", "ApplyBrokerId", "RegisterBroker", "ElectMaster"} <= set(kinds)
+    claim = kinds["ApplyBrokerId"]
+    assert claim["command"] == {"cluster": "c1", "broker_name": "b1", "broker_id": 1}  # not its check code
+    assert claim["committed"]
+    assert claim["proposed_ns"] > 0
+
+    index = str(claim["index"])
+    for form in ("json", "yaml"):
+        _, printed, _ = await _run(capsys, "get", *http, index, "-o", form)
+        assert yaml.safe_load(printed) == claim
+    _, printed, _ = await _run(capsys, "get", *http, index)
+    assert f"{index}  term" in printed
+    assert "ApplyBrokerId       cluster=c1 broker_name=b1 broker_id=1" in printed
+    _, printed, _ = await _run(capsys, "log", *http, "--first", index, "--limit", "1", "-o", "csv")
+    (row,) = csv.DictReader(io.StringIO(printed))
+    assert (row["index"], row["kind"], json.loads(row["command"])["broker_id"]) == (index, "ApplyBrokerId", 1)
+
+
+async def test_an_entry_that_the_log_does_not_have_is_refused_with_its_extent(
+    one: OneNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for index, why in (("1", "a snapshot took its place"), ("1000000", "it is not written yet")):
+        status, _, problem = await _run(capsys, "get", "--server", one.http, index)
+        assert status == 1
+        assert f"no such entry: {why} (the log has entries 2 to " in problem
+        assert f"(index: {index})" in problem
+    assert (await _run(capsys, "log", "--server", one.http, "--limit", "-1"))[0] == 1

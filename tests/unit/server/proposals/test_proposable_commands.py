@@ -22,6 +22,7 @@ from controller_core.remoting.frame import PreparedAnswer
 from controller_core.remoting.text_bounds import GROUP_MEMBERS_MAX, NAME_BYTES_MAX
 from controller_core.server.clock import Clock
 from controller_core.server.common.broker_questions import RefusedError
+from controller_core.server.common.metrics import Metrics
 from controller_core.server.elections import first_elections
 from controller_core.server.elections.first_elections import FirstElections
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
@@ -30,7 +31,8 @@ from controller_core.server.node.types import CommandDroppedError
 from controller_core.server.notices.notice_order import RoleChanges
 from controller_core.server.proposals.commands import CommandMaker
 from controller_core.server.requests import unknown_members
-from controller_core.server.requests.direct_writes import DirectWrite
+from controller_core.server.requests.direct.direct_writes import DirectWrite
+from controller_core.server.requests.direct.follower_answers import FollowerAnswers
 from controller_core.server.requests.handlers import Handlers
 from controller_core.server.settings import properties
 from controller_core.server.settings.config import load
@@ -143,6 +145,7 @@ class ApplyingLeader:
             heartbeats=self.heartbeats,
             submitter=self,
             direct=lambda _request, _command: None,
+            followers=FollowerAnswers(self, self.machine.state, lambda _channel, _name: "", clock, Metrics()),
             rule=self,  # type: ignore[arg-type] # serves here, as the rule does on a leader
             maker=self.maker,
             first_elections=FirstElections(self.machine.state, self.heartbeats, clock, no_broker, lambda: 0),
@@ -157,6 +160,9 @@ class ApplyingLeader:
 
     async def read_barrier(self) -> None:
         """Allow every read."""
+
+    def read_for(self, _waiter: object) -> None:
+        """Serve no read of a follower."""
 
     def saw_epoch(self, key: ReplicaKey, epoch: int, *, is_beat: bool) -> None:
         """Watch for nothing."""

@@ -12,7 +12,7 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.server.common.metrics import Metrics
 from controller_core.server.node.types import CommandDroppedError, NotLeaderError, ProposalLostError
 from controller_core.server.requests.deadlines import Deadlines
-from controller_core.server.requests.direct_writes import DirectWrite, DirectWrites
+from controller_core.server.requests.direct.direct_writes import DirectWrite, DirectWrites
 from controller_core.server.requests.forwarding import FATE_UNKNOWN_FIELD, FORWARDED_BY_FIELD
 from testkit.products.one_controller import one_node
 

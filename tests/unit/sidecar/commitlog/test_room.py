@@ -225,7 +225,7 @@ class SizedDisk(OsDisk):
 
     def usage(self, path: Path) -> tuple[int, int]:
         """Add up files by their length."""
-        return sum(file.stat().st_size for file in path.glob("commitlog/*")), self.disk_bytes
+        return sum(file.stat().st_size for file in path.rglob("0*")), self.disk_bytes
 
 
 def test_a_refused_log_takes_its_oldest_files_below_the_mark_for_that_if_nobody_needs_them(

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ha_sidecar.commitlog.disk import OsDisk
 from ha_sidecar.commitlog.files import CommitLogUsageError
 from ha_sidecar.commitlog.retention import LogFile, RetentionRule, must_refuse, new_min_offset
-from ha_sidecar.commitlog.store import ReplicaStore
+from ha_sidecar.commitlog.room import NoRoomError
+from ha_sidecar.commitlog.store import LOG_DIRECTORY, ReplicaStore
 from ha_sidecar.common.options import ConfigError
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.replica.config import from_texts
@@ -91,7 +93,7 @@ def test_a_store_drops_its_oldest_files_and_goes_on(tmp_path: Path) -> None:
     for start in (0, FILE_BYTES):
         os.utime(store.log.layout.path(start), (1, 1))
     assert LogRetention(
-        store, RetentionRule(3_600_000, 0.75, 0.9), lambda: None, lambda: (1, 100)
+        store, RetentionRule(3_600_000, 0.75, 0.9), lambda: None, lambda _: (1, 100)
     ).look() == (
         2 * FILE_BYTES,
         False,
@@ -108,8 +110,55 @@ def test_a_store_drops_its_oldest_files_and_goes_on(tmp_path: Path) -> None:
 def test_a_connected_slave_holds_the_files_that_it_has_not_acknowledged(tmp_path: Path) -> None:
     store = filled(ReplicaStore(tmp_path, FILE_BYTES))
     full = RetentionRule(3_600_000, 0.1, 0.9)
-    assert LogRetention(store, full, lambda: FILE_BYTES + 5, lambda: (95, 100)).look() == (FILE_BYTES, False)
-    assert LogRetention(store, full, lambda: FILE_BYTES + 5, lambda: (95_000, 100_000)).look() == (0, True)
+    assert LogRetention(store, full, lambda: FILE_BYTES + 5, lambda _: (95, 100)).look() == (
+        FILE_BYTES,
+        False,
+    )
+    assert LogRetention(store, full, lambda: FILE_BYTES + 5, lambda _: (95_000, 100_000)).look() == (0, True)
+    store.close()
+
+
+class TwoDisks(OsDisk):
+    """The log on one disk, everything else on another; used bytes of each, of 100,000."""
+
+    def __init__(self, log_bytes: int, other_bytes: int) -> None:
+        self.used = {True: log_bytes, False: other_bytes}
+
+    def usage(self, path: Path) -> tuple[int, int]:
+        """Return what a test says."""
+        return self.used[path.name == LOG_DIRECTORY], 100_000
+
+    def volume(self, path: Path) -> int:
+        """Tell the two apart."""
+        return 1 + (path.name == LOG_DIRECTORY)
+
+
+@pytest.mark.parametrize(
+    ("log_bytes", "other_bytes", "dropped", "refuses"),
+    [
+        (75_000, 75_001, 0, False),
+        (75_001, 0, FILE_BYTES, False),
+        (0, 90_000, 0, False),
+        (0, 90_001, 0, True),
+        (75_001, 90_001, FILE_BYTES, True),
+    ],
+)
+def test_with_two_disks_files_go_by_the_use_of_the_logs_and_either_refuses(
+    tmp_path: Path, log_bytes: int, other_bytes: int, dropped: int, refuses: bool
+) -> None:
+    store = filled(ReplicaStore(tmp_path, FILE_BYTES, TwoDisks(log_bytes, other_bytes)))
+    keep = RetentionRule(1 << 50, 0.75, 0.9)
+    assert LogRetention(store, keep, lambda: None).look() == (dropped, refuses)
+    store.close()
+
+
+def test_a_log_asks_the_disk_that_it_is_on_for_room(tmp_path: Path) -> None:
+    disk = TwoDisks(0, 99_999)
+    filled(ReplicaStore(tmp_path, FILE_BYTES, disk, refuse_above=0.9)).close()
+    disk.used = {True: 99_999, False: 0}
+    store = ReplicaStore(tmp_path, FILE_BYTES, disk, refuse_above=0.9)
+    with pytest.raises(NoRoomError):
+        store.log.append(len(LOG), [memoryview(bytes(8))])
     store.close()
 
 

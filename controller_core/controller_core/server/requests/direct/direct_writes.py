@@ -1,8 +1,7 @@
 """Requests that wait for nothing but their command: proposed at once, answered when the command is applied.
 
-Brokers send one kind of write most, changes of the SyncStateSet (1001). On the leader it needs no task: it
-takes the place of a future among the proposals (`node.proposals`), and the turn of the loop that applies the
-command makes and sends the answer. Tasks and their coroutines cost more than a tenth of the leader's CPU.
+Brokers send one kind of write most, changes of the SyncStateSet (1001). On the leader it needs no task
+(`waiting_request`): the turn of the loop that applies the command makes and sends the answer.
 
     the command is applied                  ->  the answer of its outcome
     it was not proposed after all, because  ->  `on_again`: `leader_rule` serves the request in the time that
@@ -29,6 +28,7 @@ from controller_core.server.proposals.proposer import commit_result
 from controller_core.server.requests import answers
 from controller_core.server.requests.answers import not_leader
 from controller_core.server.requests.deadlines import Deadline
+from controller_core.server.requests.direct.waiting_request import WaitingRequest
 from controller_core.server.requests.leader_rule import fate_unknown
 
 DIRECT: Final = frozenset({RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET})
@@ -39,28 +39,17 @@ SubmitFor = Callable[[AnyCommand, Waiter], Outcome | None]
 _log = logging.getLogger(__name__)
 
 
-class DirectWrite:
+class DirectWrite(WaitingRequest):
     """One request whose command is in the log or on its way there; a `Waiter` of its proposal.
 
-    Attributes:
-        request: the request that waits.
-        deadline: ends the wait with 2007.
-        on_answer: called once with the answer; the port sets it in the turn in which the request came.
-        on_again: called instead, once, if the request must be served again.
+    Its deadline ends the wait with 2007.
     """
 
-    __slots__ = ("_metrics", "deadline", "on_again", "on_answer", "request")
+    __slots__ = ("_metrics",)
 
     def __init__(self, request: RemotingCommand, metrics: Metrics) -> None:
-        self.request: Final = request
-        self.deadline: Deadline | None = None
-        self.on_answer: Callable[[RemotingCommand], None] | None = _no_connection
-        self.on_again: Callable[[], None] = _nothing
+        super().__init__(request)
         self._metrics: Final = metrics
-
-    def done(self) -> bool:
-        """Whether the request has its answer, or is served again."""
-        return self.on_answer is None
 
     def set_result(self, result: object, /) -> None:
         """Answer with what applying the command gave."""
@@ -70,32 +59,20 @@ class DirectWrite:
         except Exception as error:
             _log.exception("request %d failed", self.request.code)
             answer = failure(self.request, error)
-        self._finish(answer)
+        self.finish(answer)
 
     def set_exception(self, exception: Exception, /) -> None:
         """Answer that the result is unknown, or have the request served again."""
         self._metrics.commit(commit_result(exception))
         if isinstance(exception, ProposalLostError):
-            self._finish(fate_unknown(self.request))
+            self.finish(fate_unknown(self.request))
         else:
-            self.on_answer = None
-            self.on_again()
+            self.serve_again()
 
     def cancel(self) -> None:
         """Answer that the time is over."""
         if not self.done():
-            self._finish(not_leader(self.request))
-
-    def _finish(self, answer: RemotingCommand) -> None:
-        if self.deadline is not None:
-            self.deadline.met()
-        told, self.on_answer = self.on_answer, None
-        if told is None:
-            return
-        try:
-            told(answer)
-        except Exception:  # the node must not end for an answer that cannot be sent
-            _log.exception("answer to request %d", self.request.code)
+            self.finish(not_leader(self.request))
 
 
 def _reply(result: object) -> GroupReply:
@@ -126,11 +103,3 @@ class DirectWrites:
             return answers.answer(request, refused.reply)
         write.deadline = self._begin(write)
         return write
-
-
-def _no_connection(_answer: RemotingCommand) -> None:
-    """Drop an answer: no connection waits for it."""
-
-
-def _nothing() -> None:
-    """Serve nothing again."""

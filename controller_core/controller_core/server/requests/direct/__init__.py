@@ -1,0 +1,1 @@
+"""Requests that wait without a task of their own."""
