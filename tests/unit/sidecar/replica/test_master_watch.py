@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller_core.groups.keys import GroupKey
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import BodyError, HeaderError
@@ -77,7 +78,7 @@ async def watched(said: Said = HONEST) -> AsyncIterator[WatchedMaster]:
 
         connections.start()
         try:
-            watch = MasterWatch(GROUP, connections, view, learn, register, lambda: True)
+            watch = MasterWatch(GroupKey("c1", GROUP), connections, view, learn, register, lambda: True)
             yield WatchedMaster(controllers, connections, view, watch)
         finally:
             await connections.stop()
