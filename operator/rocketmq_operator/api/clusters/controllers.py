@@ -22,6 +22,7 @@ ALLOWED_NAMESPACES_MAX: Final = 32
 USERS_MAX: Final = 64
 """Of the clusters that use the controllers of another."""
 NAME_SERVERS_MAX: Final = 8
+Namespace = Annotated[str, Field(max_length=NAME_LENGTH_MAX, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 HostAndPort = Annotated[
     str,
     Field(
@@ -52,8 +53,10 @@ class NameServersSpec(SpecModel):
             name="Unchangeable",
             expression="(has(self.external) && self.external.size() > 0) == "
             "(has(oldSelf.external) && oldSelf.external.size() > 0)",
-            message="'nameServers.external can change its addresses alone: brokers and clients have those of "
-            "the other name servers; make another cluster'",
+            message="'nameServers.external cannot change from %d to %d name servers: brokers and clients have "
+            "the addresses of the former ones; make another cluster'"
+            ".format([has(oldSelf.external) ? oldSelf.external.size() : 0, "
+            "has(self.external) ? self.external.size() : 0])",
             reason="FieldValueForbidden",
         ),
     )
@@ -80,7 +83,7 @@ class ControllersRef(SpecModel):
 
     name: Annotated[str, Field(min_length=1, max_length=NAME_LENGTH_MAX, pattern=CLUSTER_NAME_PATTERN)]
     """Its name, another one than that of the cluster that uses its controllers."""
-    namespace: Annotated[str, Field(max_length=NAME_LENGTH_MAX, pattern=CLUSTER_NAME_PATTERN)] | None = None
+    namespace: Namespace | None = None
     """Its namespace, which must allow this one in `controllers.allowedNamespaces`; absent: the same."""
 
 
@@ -113,8 +116,9 @@ class ControllersSpec(SpecModel):
         Rule(
             name="Unchangeable",
             expression="has(self.ref) == has(oldSelf.ref) && (!has(self.ref) || self.ref == oldSelf.ref)",
-            message="'controllers.ref cannot change: other controllers do not know the masters and epochs of "
-            "this cluster; make another cluster'",
+            message="'controllers.ref cannot change from ' + (has(oldSelf.ref) ? oldSelf.ref.name : 'none') + "
+            "' to ' + (has(self.ref) ? self.ref.name : 'none') + ': other controllers do not know the masters "
+            "and epochs of this cluster; make another cluster'",
             reason="FieldValueForbidden",
         ),
     )
@@ -141,7 +145,7 @@ class ControllersSpec(SpecModel):
     ref: ControllersRef | None = None
     """Another cluster whose controllers this one uses: the operator then makes none. Cannot change."""
     allowed_namespaces: Annotated[
-        tuple[Annotated[str, Field(max_length=NAME_LENGTH_MAX, pattern=CLUSTER_NAME_PATTERN)], ...],
+        tuple[Namespace, ...],
         Field(max_length=ALLOWED_NAMESPACES_MAX, json_schema_extra=KEPT_WHOLE),
     ] = ()
     """Other namespaces whose clusters may use these controllers. Removing one ends no use that has begun."""
