@@ -53,8 +53,8 @@ class NameServersSpec(SpecModel):
             name="Unchangeable",
             expression="(has(self.external) && self.external.size() > 0) == "
             "(has(oldSelf.external) && oldSelf.external.size() > 0)",
-            message="'nameServers.external cannot change from %d to %d name servers: brokers and clients have "
-            "the addresses of the former ones; make another cluster'"
+            message="'nameServers.external cannot change from %d to %d name servers: brokers and clients "
+            "have the addresses of the former ones; make another cluster'"
             ".format([has(oldSelf.external) ? oldSelf.external.size() : 0, "
             "has(self.external) ? self.external.size() : 0])",
             reason="FieldValueForbidden",
@@ -116,9 +116,9 @@ class ControllersSpec(SpecModel):
         Rule(
             name="Unchangeable",
             expression="has(self.ref) == has(oldSelf.ref) && (!has(self.ref) || self.ref == oldSelf.ref)",
-            message="'controllers.ref cannot change from ' + (has(oldSelf.ref) ? oldSelf.ref.name : 'none') + "
-            "' to ' + (has(self.ref) ? self.ref.name : 'none') + ': other controllers do not know the masters "
-            "and epochs of this cluster; make another cluster'",
+            message="'controllers.ref cannot change from ' + (has(oldSelf.ref) ? oldSelf.ref.name : 'none') "
+            "+ ' to ' + (has(self.ref) ? self.ref.name : 'none') + ': other controllers do not know the "
+            "masters and epochs of this cluster; make another cluster'",
             reason="FieldValueForbidden",
         ),
     )
