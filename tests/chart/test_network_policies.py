@@ -170,6 +170,27 @@ def test_pods_of_one_cluster_reach_no_pod_of_another_beside_the_ports_of_clients
             assert _open(objects, foreign, pods_of[target]["metadata"]["labels"]) == set(), (target, source)
 
 
+SHARED_PORTS = {
+    ("broker", "controller"): {9878, 9880},
+    ("log-replica", "controller"): {9878, 9880},
+    ("controller", "broker"): {10911},
+    ("controller", "log-replica"): {10911},
+}
+"""Ports at which members of one cluster and controllers of another reach each other."""
+
+
+def test_with_shared_controllers_members_and_controllers_of_other_clusters_meet() -> None:
+    objects = rendered(
+        'operator.clusters=["main","other"]',
+        "networkPolicies.clients=[]",
+        "networkPolicies.sharedControllers=true",
+    )
+    for (source, target), ports in SHARED_PORTS.items():
+        foreign = _labels(source) | {"rocketmq-ha.dev/cluster": "other"}
+        assert _open(objects, _labels(target), foreign) == ports, (source, target)
+        assert _open(objects, _labels(target), foreign, "bank") >= ports, (source, target)
+
+
 def test_without_names_of_clusters_one_set_of_policies_is_for_all() -> None:
     objects = rendered('operator.clusters=["*"]', "measure.enabled=true")
     assert _open(objects, _labels("controller") | {"rocketmq-ha.dev/cluster": "any"}, _labels("broker")) == {
