@@ -87,13 +87,9 @@ class LogReplica:
         self._events: Final = EventLog(config.cluster, config.group, config.namespace)
         self._controllers: Final = Controllers(config.controllers, self._greet)
         self._failure: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
+        key = GroupKey(config.cluster, config.group)
         self._watch: Final = MasterWatch(
-            GroupKey(config.cluster, config.group),
-            self._controllers,
-            self._view,
-            self._learn,
-            self._announce,
-            self._is_following,
+            key, self._controllers, self._view, self._learn, self._announce, self._is_following
         )
         self._sends_heartbeats = True
         self._partings: Final[set[asyncio.Future[None]]] = set()

@@ -18,6 +18,7 @@ class SharedControllersWorld(OperatorWorld):
 
     Attributes:
         asked: namespace, name and token of each client for controllers that the operator took.
+        noted_trust: the ConfigMaps of authorities that it noted, by namespace and name of the cluster.
         place: the namespace of the second cluster and its group.
     """
 
@@ -34,6 +35,7 @@ class SharedControllersWorld(OperatorWorld):
         self.place, self.second = place, name
         self.group = "bills" if place == NAMESPACE else "orders"
         self.asked: list[tuple[str, str, str]] = []
+        self.noted_trust: list[tuple[tuple[str, str], Any]] = []
         self.write_second(second or {})
         self._put("BrokerGroup", self.group, {"cluster": name, "storage": {"size": "1Gi"}} | (group or {}))
 
@@ -81,7 +83,11 @@ class SharedControllersWorld(OperatorWorld):
             self.asked.append((namespace, name, token))
             return self.controllers
 
+        def note(namespace: str, name: str, config_map: Any) -> None:
+            self.noted_trust.append(((namespace, name), config_map))
+
         object.__setattr__(context.environment, "controllers_of", controllers_of)
+        object.__setattr__(context.environment.trust, "note", note)
         return context
 
     def there(self, kind: str, name: str) -> Json:

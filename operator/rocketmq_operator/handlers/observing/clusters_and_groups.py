@@ -6,7 +6,7 @@ that do not answer are part of the observation, not an error; an API server that
 
 import asyncio
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -163,7 +163,9 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
     known = credentials_of(credentials) or (credentials_of(shared.credentials) if shared else None)
     password = "" if not spec.has_users else environment.new_token() if known is None else known.password
     trust = shared.trust if shared else children.get(ObjectKey("ConfigMap", names.trust(name)))
-    environment.trust.note(*home, trust)
+    may_ask = shared is None or shared.may_use
+    if may_ask:  # What another cluster may not use, it must not change either.
+        environment.trust.note(*home, trust)
     parsed_pods = {pod.name: pod for pod in map(parse_pod, pods)}
     live = children.get(ObjectKey("StatefulSet", names.controllers(name)))
     tls = NO_TLS
@@ -185,18 +187,21 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
         sharing=own,
         provider=None if shared is None else shared.provider,
         candidates=await clusters_that_name(environment.kube, own),
-        controllers=await observe_controllers(environment.controllers_of(*home, token))
-        if shared is None or shared.may_use
-        else None,
+        controllers=await observe_controllers(environment.controllers_of(*home, token)) if may_ask else None,
         pods=parsed_pods,
         tls=tls,
         name_server_pods={pod.name: pod for pod in map(parse_pod, name_server_pods)},
         claims={claim["metadata"]["name"]: claim for claim in claims if GROUP_LABEL not in _labels(claim)},
-        brokers_ready=sum(
-            item.get("status", {}).get("readyReplicas", 0)
-            for item in found
-            if item["kind"] == "StatefulSet" and _labels(item).get(COMPONENT_LABEL) == BROKER
-        ),
+        brokers_ready=_ready_brokers(found),
+    )
+
+
+def _ready_brokers(found: Iterable[Json]) -> int:
+    """Return how many brokers of all groups are ready."""
+    return sum(
+        item.get("status", {}).get("readyReplicas", 0)
+        for item in found
+        if item["kind"] == "StatefulSet" and _labels(item).get(COMPONENT_LABEL) == BROKER
     )
 
 
@@ -214,11 +219,10 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
     status = BrokerGroupStatus.model_validate(resource.get("status") or {})
     labels = {CLUSTER_LABEL: spec.cluster, GROUP_LABEL: name}
     kinds = (*GROUP_KINDS, "Pod", FAILOVER_KIND.kind)
-    (cluster, trust, secret), (*services, report_servers), (*children, pods, records) = await asyncio.gather(
+    (cluster, trust), (*services, report_servers), (*children, pods, records) = await asyncio.gather(
         asyncio.gather(
             environment.kube.get(CLUSTER_KIND.kind, namespace, spec.cluster),
             environment.kube.get("ConfigMap", namespace, names.trust(spec.cluster)),
-            _token_secret(environment, namespace, spec.cluster),
         ),
         # Why by component: by the cluster's label alone come the Services of all its groups too. Why by
         # cluster, the chart's report server too: the reflections hold only objects with its label, and each
@@ -234,15 +238,18 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
         asyncio.gather(*(environment.kube.find(kind, namespace, labels) for kind in kinds)),
     )
     cluster_ = None if cluster is None else cluster_spec(cluster)
-    home, shared_services = ControllersHome(namespace, spec.cluster), ()
+    home, shared_services, may_ask = ControllersHome(namespace, spec.cluster), (), cluster_ is not None
     if cluster_ is not None and cluster_.controllers.ref is not None:
         read_secret = partial(_secret, environment)
         shared = await observe_shared(environment.kube, read_secret, namespace, spec.cluster, cluster_)
         home = controllers_home(spec.cluster, namespace, cluster_)
         cluster_, trust, secret, shared_services = shared.spec, shared.trust, shared.token, shared.services
-    environment.trust.note(*home, trust)
+        may_ask = shared.may_use
+    else:
+        secret = await _token_secret(environment, *home)
     controllers_answered, group, failovers = False, None, ()
-    if cluster_ is not None:
+    if may_ask:
+        environment.trust.note(*home, trust)
         controllers = environment.controllers_of(*home, token_of(secret))
         controllers_answered, group, failovers = await ask_about_group(controllers, spec.cluster, name)
     return ObservedGroup(

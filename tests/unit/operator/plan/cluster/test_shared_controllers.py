@@ -1,4 +1,4 @@
-"""A cluster that uses another cluster's controllers: what is made, who may, and whose deletion is held."""
+"""A cluster that uses another cluster's controllers: its objects, the grant, and the held deletion."""
 
 import base64
 
@@ -81,10 +81,21 @@ async def test_another_namespace_needs_a_grant() -> None:
     assert world.kinds_there() == set()
     assert world.events().count("ControllersRefused") == 1
     assert not {one for one in world.asked if one[:2] == (ELSEWHERE, SECOND)}
+    assert "StatefulSet" not in {kind for kind, place, _ in world.kube.objects if place == ELSEWHERE}
     world.write_cluster(ALLOWING)
     await world.settle_clusters()
     assert world.condition_there("Ready")[0] == "True"
     assert world.status("RocketMQCluster", MAIN)["controllersUsedBy"] == [f"{ELSEWHERE}/{SECOND}"]
+
+
+async def test_a_cluster_that_is_refused_changes_no_way_to_the_controllers() -> None:
+    """Without their authorities the operator would send the token of these controllers in plain text."""
+    world = SharedControllersWorld(place=ELSEWHERE)
+    await world.passes()
+    world.noted_trust.clear()
+    await world.passes(2)
+    assert {place for place, _ in world.noted_trust} == {(NAMESPACE, MAIN)}
+    assert all(config_map is not None for _, config_map in world.noted_trust)
 
 
 async def test_a_grant_that_ends_ends_no_use_and_no_hold() -> None:
