@@ -24,13 +24,13 @@ from typing import Final, Protocol, TypeVar
 
 from controller_core.channel import ChannelError
 from controller_core.channel.asking import AskError
-from controller_core.groups.keys import GroupKey
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.address import HostPort
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.http_server import HttpServer
 from ha_sidecar.common.questions import ask_groups
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.node_agent.config import NodeAgentConfig
 from ha_sidecar.node_agent.elections import Election
 from ha_sidecar.node_agent.event_streams import EventStreams
@@ -135,7 +135,7 @@ class NodeAgent:
                 await self._controllers.stop()
                 await self._http.stop()
 
-    def known_process(self, group: GroupKey, member_id: int) -> HostPort | None:
+    def known_process(self, group: GroupName, member_id: int) -> HostPort | None:
         """Return the last confirmed address of a member's process; None if unknown."""
         return self._book.process(group, member_id)
 
@@ -161,7 +161,7 @@ class NodeAgent:
                 _log.warning("members on this node are unknown: %s", error)
             await asyncio.sleep(self._config.poll_interval_ms / 1000)
 
-    async def _learn(self, groups: Collection[GroupKey]) -> None:
+    async def _learn(self, groups: Collection[GroupName]) -> None:
         """Learn groups by one question for each cluster; by one for each group if that is refused."""
         for cluster in sorted({group.cluster for group in groups}):
             names = [group.broker_name for group in groups if group.cluster == cluster]
@@ -174,11 +174,11 @@ class NodeAgent:
             except _TROUBLE as error:
                 _log.debug("asked about all groups of %s: %s", cluster, error)
 
-    async def _views(self, cluster: str, names: Collection[str]) -> Mapping[GroupKey, ConfirmedGroup]:
+    async def _views(self, cluster: str, names: Collection[str]) -> Mapping[GroupName, ConfirmedGroup]:
         """Ask for groups, and learn what a majority vouches for; unknown groups are left out."""
         infos = await ask_groups(self._controllers, cluster, names)
         views = {
-            (key := GroupKey(cluster, name)): group_view(key, info)
+            (key := GroupName(cluster, name)): group_view(key, info)
             for name, info in infos.items()
             if name in names
         }

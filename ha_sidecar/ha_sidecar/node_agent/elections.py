@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from controller_core.groups.keys import GroupKey
 from ha_sidecar.address import AddressError, HostPort, host_port
+from ha_sidecar.decisions.broker_facts import GroupName
 
 VOTES_MAX: Final = 256
 """Elections kept for each controller."""
@@ -51,7 +51,7 @@ class Election:
     """
 
     event_id: str
-    group: GroupKey
+    group: GroupName
     epoch: int
     cause: str
     old_id: int
@@ -81,7 +81,7 @@ def parse_election(event: object) -> Election | None:
         return None
     return Election(
         event_id=_text(event, "event_id"),
-        group=GroupKey(_text(event, "cluster"), _text(event, "group")),
+        group=GroupName(_text(event, "cluster"), _text(event, "group")),
         epoch=_number(event, "epoch"),
         cause=_text(attributes, "cause"),
         old_id=_number(attributes, "old_master_id"),

@@ -20,8 +20,8 @@ import aiohttp
 
 from controller_core import bounded_json
 from controller_core.channel.http_answers import EVENT_LINE_BYTES_MAX, newest_event, read_json, sequence_of
-from controller_core.groups.keys import GroupKey
 from ha_sidecar.address import HostPort
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.node_agent.elections import (
     NAME_CHARS_MAX,
     Election,
@@ -65,12 +65,12 @@ class EventStreams:
         self._on_election: Final = on_election
         self._metrics: Final = metrics
         self._votes: Final = ElectionVotes(len(self._addresses))
-        self._groups: Final = [set[GroupKey]() for _ in self._addresses]
+        self._groups: Final = [set[GroupName]() for _ in self._addresses]
         self.open_count = 0
 
-    def groups(self) -> frozenset[GroupKey]:
+    def groups(self) -> frozenset[GroupName]:
         """Return the groups that any controller told; they may be wrong."""
-        return frozenset[GroupKey]().union(*self._groups)
+        return frozenset[GroupName]().union(*self._groups)
 
     async def run(self) -> None:
         """Follow all streams until cancelled."""
@@ -145,7 +145,7 @@ class EventStreams:
         known = self._groups[number]
         for cluster, name in names:
             if _is_name(cluster) and _is_name(name) and len(known) < GROUPS_MAX:
-                known.add(GroupKey(cluster, name))
+                known.add(GroupName(cluster, name))
 
 
 def _is_name(value: object) -> TypeGuard[str]:

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from controller_core.groups.keys import GroupKey
 from controller_core.remoting.bodies import ReplicasInfo
 from ha_sidecar.address import AddressError, HostPort, host_port
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.node_agent.elections import Election
 
 
@@ -61,7 +61,7 @@ class ConfirmedMember:
 class ConfirmedGroup:
     """A group, as a majority of the controllers knows it; `master_id`: None without a master."""
 
-    key: GroupKey
+    key: GroupName
     master_id: int | None
     master_epoch: int
     members: tuple[ConfirmedMember, ...]
@@ -77,7 +77,7 @@ class Replaced:
         process: the address of its own process, which does not answer.
     """
 
-    group: GroupKey
+    group: GroupName
     epoch: int
     id: int
     announced: HostPort
@@ -89,7 +89,7 @@ class Replaced:
         return self.announced[0] != self.process[0]
 
 
-def group_view(key: GroupKey, info: ReplicasInfo) -> ConfirmedGroup:
+def group_view(key: GroupName, info: ReplicasInfo) -> ConfirmedGroup:
     """Read one group of the answer to 1006, with None in place of unreadable addresses."""
     return ConfirmedGroup(
         key=key,
@@ -111,7 +111,7 @@ def group_view(key: GroupKey, info: ReplicasInfo) -> ConfirmedGroup:
 class LocatedMember:
     """A living member, and the confirmed host of its process."""
 
-    group: GroupKey
+    group: GroupName
     id: int
     host: str
 
@@ -120,9 +120,9 @@ class ProcessBook:
     """The last confirmed address of each member's process, and which hosts have a living member."""
 
     def __init__(self) -> None:
-        self._processes: Final[dict[tuple[GroupKey, int], HostPort]] = {}
-        self._members: Final[dict[GroupKey, tuple[LocatedMember, ...]]] = {}
-        self._living: Final[dict[GroupKey, frozenset[str]]] = {}
+        self._processes: Final[dict[tuple[GroupName, int], HostPort]] = {}
+        self._members: Final[dict[GroupName, tuple[LocatedMember, ...]]] = {}
+        self._living: Final[dict[GroupName, frozenset[str]]] = {}
 
     def learn(self, view: ConfirmedGroup) -> None:
         """Take a view that a majority vouches for."""
@@ -142,7 +142,7 @@ class ProcessBook:
         )
         self._living[view.key] = frozenset(member.host for member in self._members[view.key])
 
-    def process(self, group: GroupKey, member_id: int) -> HostPort | None:
+    def process(self, group: GroupName, member_id: int) -> HostPort | None:
         """Return the last confirmed address of a member's process."""
         return self._processes.get((group, member_id))
 

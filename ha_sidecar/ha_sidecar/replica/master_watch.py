@@ -30,7 +30,6 @@ from typing import Final
 
 from controller_core.channel import ChannelError
 from controller_core.channel.asking import AskError
-from controller_core.groups.keys import GroupKey
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
@@ -42,6 +41,7 @@ from controller_core.remoting.headers import (
 )
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.questions import ask_group
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.replica.group_view import FollowedGroup
 from ha_sidecar.replica.metrics import NoticeCounts
 from ha_sidecar.replica.registration import RegistrationRefusedError
@@ -90,7 +90,7 @@ class MasterWatch:
 
     def __init__(
         self,
-        key: GroupKey,
+        key: GroupName,
         controllers: Controllers,
         view: FollowedGroup,
         learn: Learn,

@@ -24,7 +24,6 @@ from typing import Final
 
 from controller_core.channel import ChannelError, Connection, Server, serve
 from controller_core.channel.asking import AskError
-from controller_core.groups.keys import GroupKey
 from controller_core.remoting.bodies import BrokerReplicasInfo, SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
@@ -44,6 +43,7 @@ from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.http_server import HttpServer
 from ha_sidecar.common.identity import IdentityFiles
 from ha_sidecar.common.questions import ask_group, groups_question
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.decisions.metadata_tables import BY_CODE
 from ha_sidecar.replica import answers, registration
 from ha_sidecar.replica.config import ReplicaConfig
@@ -87,7 +87,7 @@ class LogReplica:
         self._events: Final = EventLog(config.cluster, config.group, config.namespace)
         self._controllers: Final = Controllers(config.controllers, self._greet)
         self._failure: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
-        key = GroupKey(config.cluster, config.group)
+        key = GroupName(config.cluster, config.group)
         self._watch: Final = MasterWatch(
             key, self._controllers, self._view, self._learn, self._announce, self._is_following
         )

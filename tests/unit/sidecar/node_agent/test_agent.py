@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from controller_core.groups.keys import GroupKey
 from ha_sidecar.address import HostPort, host_port
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.node_agent.agent import NodeAgent
 from ha_sidecar.node_agent.config import NodeAgentConfig
 from ha_sidecar.node_agent.flows import Flow, FlowKind
@@ -130,7 +130,7 @@ async def story(controllers_at: str | None = HOST) -> AsyncIterator[AgentStory]:
             async with asyncio.timeout(10):
                 for page in pages:
                     await page.opened.wait()
-                await until(lambda: agent.known_process(GroupKey("main", GROUP), 1) is not None)
+                await until(lambda: agent.known_process(GroupName("main", GROUP), 1) is not None)
             yield told
         finally:
             task.cancel()

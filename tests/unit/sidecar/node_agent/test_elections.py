@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller_core.groups.keys import GroupKey
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.node_agent.elections import (
     VOTES_MAX,
     Election,
@@ -31,7 +31,7 @@ EVENT: dict[str, Any] = {
 }
 
 
-ORDERS = GroupKey("main", "orders")
+ORDERS = GroupName("main", "orders")
 
 
 def election(epoch: int = 7, cause: str = "HeartbeatTimeout") -> Election:

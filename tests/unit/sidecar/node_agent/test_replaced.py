@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from controller_core.groups.keys import GroupKey
 from controller_core.remoting.bodies import ReplicaIdentity, ReplicasInfo
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.node_agent.elections import Election
 from ha_sidecar.node_agent.replaced import (
     ConfirmedGroup,
@@ -19,7 +19,7 @@ from ha_sidecar.node_agent.replaced import (
 
 OLD, NEW = ("10.96.0.11", 10911), ("10.96.0.12", 10911)
 OLD_POD, NEW_POD = ("10.244.1.5", 10911), ("10.244.2.5", 10911)
-ORDERS = GroupKey("c1", "orders")
+ORDERS = GroupName("c1", "orders")
 ELECTION = Election("id", ORDERS, 7, "HeartbeatTimeout", 1, OLD, 2)
 BEFORE = ConfirmedGroup(
     ORDERS,
@@ -67,8 +67,8 @@ def test_a_living_old_master_is_left_alone() -> None:
         pytest.param(BEFORE, id="the election did not happen"),
         pytest.param(replace(AFTER, master_epoch=8, master_id=1), id="the old master is master again"),
         pytest.param(replace(AFTER, master_id=3), id="another master"),
-        pytest.param(replace(AFTER, key=GroupKey("c1", "bills")), id="another group"),
-        pytest.param(replace(AFTER, key=GroupKey("c2", "orders")), id="another cluster"),
+        pytest.param(replace(AFTER, key=GroupName("c1", "bills")), id="another group"),
+        pytest.param(replace(AFTER, key=GroupName("c2", "orders")), id="another cluster"),
     ],
 )
 def test_what_a_majority_does_not_confirm_is_stale(view: ConfirmedGroup) -> None:
@@ -96,8 +96,8 @@ def test_addresses_that_are_names_are_left_alone() -> None:
     assert judge(named, AFTER, book(BEFORE, AFTER)) is Refusal.HOST_NAME
 
 
-@pytest.mark.parametrize("group", [ORDERS, GroupKey("c1", "bills"), GroupKey("c2", "orders")])
-def test_a_host_that_a_living_member_shares_is_left_alone(group: GroupKey) -> None:
+@pytest.mark.parametrize("group", [ORDERS, GroupName("c1", "bills"), GroupName("c2", "orders")])
+def test_a_host_that_a_living_member_shares_is_left_alone(group: GroupName) -> None:
     neighbour = ConfirmedGroup(group, 3, 1, (ConfirmedMember(3, NEW, (OLD_POD[0], 20911), alive=True),))
     known = book(BEFORE, AFTER, neighbour)
     view = AFTER if group != ORDERS else replace(AFTER, members=(*AFTER.members, *neighbour.members))

@@ -11,13 +11,13 @@ import pytest
 
 from controller_core import limits
 from controller_core.channel import Connection, Server, serve
-from controller_core.groups.keys import GroupKey
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.nodes.bodies import NamedMember, read_heartbeat
 from ha_sidecar.address import host_port
 from ha_sidecar.common.controllers import Controllers
 from ha_sidecar.common.options import ConfigError
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.node_agent import witness
 from ha_sidecar.node_agent.config import from_texts
 from ha_sidecar.node_agent.metrics import NodeAgentMetrics
@@ -25,12 +25,12 @@ from ha_sidecar.node_agent.replaced import LocatedMember
 from ha_sidecar.node_agent.witness import NodeWitness
 from testkit.products.collector_in_process import until
 
-ORDERS = GroupKey("c1", "orders")
+ORDERS = GroupName("c1", "orders")
 HERE, ELSEWHERE = "10.244.1.5", "10.244.2.5"
 LIVING = (
     LocatedMember(ORDERS, 2, HERE),
     LocatedMember(ORDERS, 1, ELSEWHERE),
-    LocatedMember(GroupKey("c1", "x"), 1, "a-name"),
+    LocatedMember(GroupName("c1", "x"), 1, "a-name"),
 )
 INTERVAL_S = 0.02
 
