@@ -80,9 +80,9 @@ async def test_a_second_connection_of_a_brokers_host_means_the_brokers_cluster(o
 
 async def test_a_broker_of_an_unknown_group_never_hears_of_another_clusters_master(one: OneNode) -> None:
     """It would copy that master's log: its own group is unknown, so it has to register."""
-    async with one.broker() as first, one.dialled_from("127.0.0.7") as other:
+    async with one.broker() as first, one.dialled_from("127.0.0.1") as other:
         await first.elect()
-        await other.call(_beat("c2", 2, "127.0.0.7:1"), WITHIN_S)
+        await other.call(_beat("c2", 2, "127.0.0.1:1"), WITHIN_S)
         answer = await _ask(other, RequestCode.CONTROLLER_GET_REPLICA_INFO, {"brokerName": "b1"})
         assert answer.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
 
