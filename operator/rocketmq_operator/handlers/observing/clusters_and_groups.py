@@ -246,7 +246,7 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
         cluster_, trust, secret, shared_services = shared.spec, shared.trust, shared.token, shared.services
         may_ask = shared.may_use
     else:
-        secret = await _token_secret(environment, *home)
+        secret = None if cluster_ is None else await _token_secret(environment, *home)
     controllers_answered, group, failovers = False, None, ()
     if may_ask:
         environment.trust.note(*home, trust)
