@@ -23,6 +23,7 @@ from rocketmq_operator.api.names import (
     CLUSTER_KIND,
     CLUSTER_LABEL,
     COMPONENT_LABEL,
+    CONTROLLERS_FINALIZER,
     FAILOVER_KIND,
     GROUP_KIND,
     GROUP_LABEL,
@@ -116,13 +117,17 @@ class Environment:
 
 
 async def get_unless_deleted(environment: Environment, kind: str, namespace: str, name: str) -> Json | None:
-    """Return a resource, None if it is gone or going.
+    """Return a resource, None if it is gone or going; one whose deletion is held is there.
 
     Raises:
         PeerUnavailableError: the API server does not answer.
     """
     resource = await environment.kube.get(kind, namespace, name)
-    return None if resource is None or "deletionTimestamp" in resource["metadata"] else resource
+    if resource is None:
+        return None
+    metadata = resource["metadata"]
+    is_held = CONTROLLERS_FINALIZER in metadata.get("finalizers", [])
+    return None if "deletionTimestamp" in metadata and not is_held else resource
 
 
 async def observe_cluster(environment: Environment, namespace: str, name: str) -> ObservedCluster | None:
@@ -132,12 +137,11 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
         InvalidSpecError: its spec breaks a rule.
         PeerUnavailableError: the API server does not answer.
     """
-    resource = await environment.kube.get(CLUSTER_KIND.kind, namespace, name)
-    own = None if resource is None else sharing_cluster(resource)
-    if resource is None or own is None or (own.is_deleted and not own.is_held):
+    resource = await get_unless_deleted(environment, CLUSTER_KIND.kind, namespace, name)
+    if resource is None:
         environment.note_certificates(namespace, name, NO_TLS)
         return None
-    spec = cluster_spec(resource)
+    spec, own = cluster_spec(resource), sharing_cluster(resource)
     shared, home = None, own.home
     if spec.controllers.ref is not None:
         read_secret = partial(_secret, environment)
