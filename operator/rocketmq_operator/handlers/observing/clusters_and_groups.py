@@ -44,6 +44,7 @@ from rocketmq_operator.clients.controllers_trust import ControllersTrust
 from rocketmq_operator.handlers.observing.certificates import observe_tls
 from rocketmq_operator.handlers.observing.claims import BrokerNameClaims
 from rocketmq_operator.handlers.observing.controllers import (
+    ControllersView,
     ask_about_group,
     clusters_that_name,
     observe_controllers,
@@ -242,7 +243,8 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
         asyncio.gather(*(environment.kube.find(kind, namespace, labels) for kind in kinds)),
     )
     cluster_ = None if cluster is None else cluster_spec(cluster)
-    home, shared_services, may_ask = ControllersHome(namespace, spec.cluster), (), cluster_ is not None
+    home, may_ask = ControllersHome(namespace, spec.cluster), cluster_ is not None
+    shared_services: tuple[Json, ...] = ()
     if cluster_ is not None and cluster_.controllers.ref is not None:
         read_secret = partial(_secret, environment)
         shared = await observe_shared(environment.kube, read_secret, namespace, spec.cluster, cluster_)
@@ -251,11 +253,12 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
         may_ask = shared.may_use
     else:
         secret = None if cluster_ is None else await _token_secret(environment, *home)
-    controllers_answered, group, failovers = False, None, ()
+    answer: ControllersView = (False, None, ())
     if may_ask:
         environment.trust.note(*home, trust)
         controllers = environment.controllers_of(*home, token_of(secret))
-        controllers_answered, group, failovers = await ask_about_group(controllers, spec.cluster, name)
+        answer = await ask_about_group(controllers, spec.cluster, name)
+    controllers_answered, group, failovers = answer
     return ObservedGroup(
         now=environment.now(),
         owner=owner_of(resource, GROUP_KIND.kind),
