@@ -5,7 +5,7 @@ RocketMQ's name server knows a group by its brokerName alone, so each cluster ha
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,8 +45,8 @@ class TwoClusters:
     """
 
     controllers: ControllerCluster
-    brokers: dict[str, Sequence[JavaBroker]]
-    name_servers: dict[str, NameServer]
+    brokers: Mapping[str, Sequence[JavaBroker]]
+    name_servers: Mapping[str, NameServer]
     replica: LogReplicaProcess
 
     async def in_sync(self, cluster: str) -> dict[str, Any]:
