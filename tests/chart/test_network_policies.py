@@ -10,6 +10,7 @@ from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.report import children as report_children
 from rocketmq_operator.plan.report import executors as report_executors
 from testkit.kube.kubectl import KubeError, program
+from testkit.kube.network_policies import matches, open_ports
 from testkit.products.helm import Json, named, of, pods, rendered
 from testkit.worlds.operator import pod_templates
 
@@ -56,71 +57,6 @@ NEEDED = {
 """Ports of the second pod that the first one reaches; a pair that is not here does not meet."""
 
 
-def _matches(selector: Json, labels: Json) -> bool:
-    """Tell whether a label selector takes pods with these labels."""
-    if not selector.get("matchLabels", {}).items() <= labels.items():
-        return False
-    return all(
-        labels.get(rule["key"]) in rule["values"] and rule["operator"] == "In"
-        for rule in selector.get("matchExpressions", ())
-    )
-
-
-def _lets_in(peer: Json, labels: Json, namespace: str, own_namespace: str) -> bool:
-    """Tell whether a peer of a policy in `own_namespace` means a pod with these labels in `namespace`.
-
-    Addresses of an `ipBlock` count as those outside: some plug-ins leave pods out of them.
-    """
-    if "ipBlock" in peer:
-        return False
-    assert set(peer) <= {"namespaceSelector", "podSelector"}
-    if "namespaceSelector" in peer:
-        if not _matches(peer["namespaceSelector"], {"kubernetes.io/metadata.name": namespace}):
-            return False
-    elif namespace != own_namespace:
-        return False
-    return _matches(peer.get("podSelector", {}), labels)
-
-
-def _open(objects: list[Json], of_labels: Json, to_labels: Json, namespace: str = "mq") -> set[int]:
-    """Return the ports of pods in `mq` with `of_labels` that pods with `to_labels` in `namespace` reach."""
-    let_in = _let_in(objects, of_labels, to_labels, namespace)
-    if namespace != "mq":
-        return let_in
-    return {port for port in let_in if _let_out(objects, to_labels, of_labels, port)}
-
-
-def _let_out(objects: list[Json], from_labels: Json, to_labels: Json, port: int) -> bool:
-    """Tell whether the policies of a pod in `mq` let it connect to a port of another pod there."""
-    policies = [
-        one["spec"]
-        for one in of(objects, "NetworkPolicy")
-        if one["metadata"].get("namespace", "mq") == "mq"
-        and "Egress" in one["spec"]["policyTypes"]
-        and _matches(one["spec"]["podSelector"], from_labels)
-    ]
-    return not policies or any(
-        port in {allowed["port"] for allowed in rule["ports"] if allowed["protocol"] == "TCP"}
-        and any(_lets_in(peer, to_labels, "mq", "mq") for peer in rule.get("to", ()))
-        for spec in policies
-        for rule in spec.get("egress", ())
-    )
-
-
-def _let_in(objects: list[Json], of_labels: Json, to_labels: Json, namespace: str) -> set[int]:
-    found = set()
-    for policy in of(objects, "NetworkPolicy"):
-        if policy["metadata"].get("namespace", "mq") != "mq":
-            continue
-        if not _matches(policy["spec"]["podSelector"], of_labels):
-            continue
-        for rule in policy["spec"].get("ingress", ()):
-            assert rule["from"], "an empty `from` lets everybody in"
-            if any(_lets_in(peer, to_labels, namespace, "mq") for peer in rule["from"]):
-                found |= {port["port"] for port in rule["ports"]}
-    return found
-
-
 def _labels(component: str) -> Json:
     labels: Json = pod_templates()[component]["metadata"]["labels"]
     return labels
@@ -153,7 +89,7 @@ def test_each_pair_of_pods_meets_at_the_ports_that_it_needs_and_at_no_other() ->
         (source, target): ports
         for source, source_labels in every.items()
         for target, target_labels in every.items()
-        if (ports := _open(objects, target_labels, source_labels))
+        if (ports := open_ports(objects, target_labels, source_labels))
     }
     assert found == NEEDED
 
@@ -166,16 +102,36 @@ def test_pods_of_one_cluster_reach_no_pod_of_another_beside_the_ports_of_clients
     for source in pods_of:
         foreign = pods_of[source]["metadata"]["labels"] | {"rocketmq-ha.dev/cluster": "other"}
         for target in pods_of:
-            assert _open(objects, pods_of[target]["metadata"]["labels"], foreign) == set(), (source, target)
-            assert _open(objects, foreign, pods_of[target]["metadata"]["labels"]) == set(), (target, source)
+            own = pods_of[target]["metadata"]["labels"]
+            assert open_ports(objects, own, foreign) == set(), (source, target)
+            assert open_ports(objects, foreign, own) == set(), (target, source)
+
+
+SHARED_PORTS = {
+    ("broker", "controller"): {9878, 9880},
+    ("log-replica", "controller"): {9878, 9880},
+    ("controller", "broker"): {10911},
+    ("controller", "log-replica"): {10911},
+}
+"""Ports at which members of one cluster and controllers of another reach each other."""
+
+
+def test_with_shared_controllers_members_and_controllers_of_other_clusters_meet() -> None:
+    objects = rendered(
+        'operator.clusters=["main","other"]',
+        "networkPolicies.clients=[]",
+        "networkPolicies.sharedControllers=true",
+    )
+    for (source, target), ports in SHARED_PORTS.items():
+        foreign = _labels(source) | {"rocketmq-ha.dev/cluster": "other"}
+        assert open_ports(objects, _labels(target), foreign) == ports, (source, target)
+        assert open_ports(objects, _labels(target), foreign, "bank") >= ports, (source, target)
 
 
 def test_without_names_of_clusters_one_set_of_policies_is_for_all() -> None:
     objects = rendered('operator.clusters=["*"]', "measure.enabled=true")
-    assert _open(objects, _labels("controller") | {"rocketmq-ha.dev/cluster": "any"}, _labels("broker")) == {
-        9878,
-        9880,
-    }
+    controller = _labels("controller") | {"rocketmq-ha.dev/cluster": "any"}
+    assert open_ports(objects, controller, _labels("broker")) == {9878, 9880}
 
 
 def test_no_long_running_pod_connects_to_what_it_does_not_need() -> None:
@@ -184,7 +140,7 @@ def test_no_long_running_pod_connects_to_what_it_does_not_need() -> None:
         rules = [
             rule
             for policy in of(objects, "NetworkPolicy")
-            if _matches(policy["spec"]["podSelector"], labels)
+            if matches(policy["spec"]["podSelector"], labels)
             for rule in policy["spec"].get("egress", ())
         ]
         anywhere = [{port["port"] for port in rule["ports"]} for rule in rules if _is_anywhere(rule)]
@@ -207,7 +163,7 @@ def test_every_component_that_listens_has_a_policy() -> None:
     every = pod_templates() | pods(rendered(*MEASURED))
     assert len(every) == 10
     for component, pod in every.items():
-        taken = [one for one in selectors if _matches(one, pod["metadata"]["labels"])]
+        taken = [one for one in selectors if matches(one, pod["metadata"]["labels"])]
         assert len(taken) == (0 if component == "test" else 1), component
 
 
@@ -216,8 +172,8 @@ def test_every_port_that_the_operator_gives_a_pod_is_open_to_somebody_and_no_oth
     everybody = [one["metadata"]["labels"] for one in pod_templates().values()]
     everybody += [_own("operator"), _own("measure")]
     for component, pod in pod_templates().items():
-        reached = _open(objects, pod["metadata"]["labels"], STRANGER, "shop").union(
-            *(_open(objects, pod["metadata"]["labels"], who) for who in everybody)
+        reached = open_ports(objects, pod["metadata"]["labels"], STRANGER, "shop").union(
+            *(open_ports(objects, pod["metadata"]["labels"], who) for who in everybody)
         )
         assert reached == _ports(pod), component
 
@@ -237,7 +193,7 @@ def test_the_ports_are_those_of_the_operators_names() -> None:
 def test_clients_reach_name_servers_brokers_and_proxies_and_nothing_else() -> None:
     objects = rendered(*MEASURED)
     reached = {
-        component: _open(objects, _labels(component), STRANGER, "shop") for component in pod_templates()
+        component: open_ports(objects, _labels(component), STRANGER, "shop") for component in pod_templates()
     }
     assert reached == {
         "nameserver": {names.NAME_SERVER_PORT},
@@ -247,17 +203,17 @@ def test_clients_reach_name_servers_brokers_and_proxies_and_nothing_else() -> No
         "proxy": {names.PROXY_GRPC_PORT, names.PROXY_REMOTING_PORT},
         "route-front": {names.ROUTE_FRONT_PORT},
     }
-    assert _open(objects, _own("operator"), STRANGER, "shop") == set()
-    assert _open(objects, _own("measure"), STRANGER, "shop") == set()
+    assert open_ports(objects, _own("operator"), STRANGER, "shop") == set()
+    assert open_ports(objects, _own("measure"), STRANGER, "shop") == set()
 
 
 def test_without_clients_only_our_own_pods_send() -> None:
     objects = rendered(*MEASURED, "networkPolicies.clients=[]")
     for component in ("broker", "proxy"):
-        assert _open(objects, _labels(component), STRANGER, "mq") == set()
+        assert open_ports(objects, _labels(component), STRANGER, "mq") == set()
     for ours in ("measure", "test", "operator"):
-        assert names.BROKER_PORT in _open(objects, _labels("broker"), _own(ours))
-        assert names.NAME_SERVER_PORT in _open(objects, _labels("nameserver"), _own(ours))
+        assert names.BROKER_PORT in open_ports(objects, _labels("broker"), _own(ours))
+        assert names.NAME_SERVER_PORT in open_ports(objects, _labels("nameserver"), _own(ours))
 
 
 def test_controllers_alone_reach_each_others_raft_port() -> None:
@@ -268,7 +224,7 @@ def test_controllers_alone_reach_each_others_raft_port() -> None:
     reaching = {
         name
         for name, labels in who.items()
-        if names.CONTROLLER_RAFT_PORT in _open(objects, controller, labels)
+        if names.CONTROLLER_RAFT_PORT in open_ports(objects, controller, labels)
     }
     assert reaching == {"controller"}
 
@@ -276,7 +232,7 @@ def test_controllers_alone_reach_each_others_raft_port() -> None:
 def test_proxies_reach_name_servers_and_brokers_and_no_controller() -> None:
     objects = rendered(*MEASURED, "networkPolicies.clients=[]")
     reached = {
-        component: _open(objects, _labels(component), _labels("proxy")) for component in pod_templates()
+        component: open_ports(objects, _labels(component), _labels("proxy")) for component in pod_templates()
     }
     assert names.NAME_SERVER_PORT in reached["nameserver"]
     assert names.BROKER_PORT in reached["broker"]
@@ -289,7 +245,7 @@ def test_a_log_goes_to_brokers_and_log_replicas_only() -> None:
         reaching = {
             name
             for name, pod in pod_templates().items()
-            if names.BROKER_HA_PORT in _open(objects, _labels(source), pod["metadata"]["labels"])
+            if names.BROKER_HA_PORT in open_ports(objects, _labels(source), pod["metadata"]["labels"])
         }
         assert reaching == {"broker", "log-replica"}
 
@@ -297,9 +253,9 @@ def test_a_log_goes_to_brokers_and_log_replicas_only() -> None:
 def test_the_operator_reaches_what_it_asks() -> None:
     objects = rendered(*MEASURED)
     operator = _own("operator")
-    assert names.CONTROLLER_HTTP_PORT in _open(objects, _labels("controller"), operator)
-    assert names.COMPANION_HTTP_PORT in _open(objects, _labels("broker"), operator)
-    assert _open(objects, _own("measure"), operator) == {9890}
+    assert names.CONTROLLER_HTTP_PORT in open_ports(objects, _labels("controller"), operator)
+    assert names.COMPANION_HTTP_PORT in open_ports(objects, _labels("broker"), operator)
+    assert open_ports(objects, _own("measure"), operator) == {9890}
 
 
 def test_the_collector_reaches_every_target_that_it_is_given() -> None:
@@ -312,19 +268,19 @@ def test_the_collector_reaches_every_target_that_it_is_given() -> None:
         ("log-replica", names.REPLICA_HTTP_PORT),
         ("proxy", names.PROXY_METRICS_PORT),
     ):
-        assert port in _open(objects, _labels(component), measure)
+        assert port in open_ports(objects, _labels(component), measure)
 
 
 def test_prometheus_reaches_every_metrics_port_and_readers_the_page() -> None:
     objects = rendered(*MEASURED, f"networkPolicies.monitoring={PROMETHEUS}")
     reached = {
-        name: _open(objects, _labels(name), {}, "monitoring") for name in ("controller", "log-replica")
+        name: open_ports(objects, _labels(name), {}, "monitoring") for name in ("controller", "log-replica")
     }
     assert reached == {"controller": {names.CONTROLLER_HTTP_PORT}, "log-replica": {names.REPLICA_HTTP_PORT}}
-    assert _open(objects, _own("operator"), {}, "monitoring") == {8080}
-    assert _open(objects, _own("measure"), {}, "monitoring") == {9889, 9890}
+    assert open_ports(objects, _own("operator"), {}, "monitoring") == {8080}
+    assert open_ports(objects, _own("measure"), {}, "monitoring") == {9889, 9890}
     readers = rendered(*MEASURED, f"networkPolicies.readers={PROMETHEUS}")
-    assert _open(readers, _own("measure"), {}, "monitoring") == {8080}
+    assert open_ports(readers, _own("measure"), {}, "monitoring") == {8080}
 
 
 @pytest.mark.parametrize(
@@ -334,22 +290,22 @@ def test_what_makes_a_report_reaches_nothing_and_is_reached_by_nobody(name: str,
     spec = named(rendered(*MEASURED), "NetworkPolicy", name)["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
     assert set(spec) == {"podSelector", "policyTypes"}
-    assert _matches(spec["podSelector"], pod or _own("report"))
+    assert matches(spec["podSelector"], pod or _own("report"))
 
 
 def test_driver_and_executors_of_a_report_reach_each_other_and_nobody_else_reaches_them() -> None:
     labels = report_executors.spark_labels("monthly")
     spec = named(rendered(*MEASURED), "NetworkPolicy", "demo-slo-report-spark")["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
-    assert _matches(spec["podSelector"], labels)
-    assert not _matches(spec["podSelector"], report_children.report_labels("monthly"))
+    assert matches(spec["podSelector"], labels)
+    assert not matches(spec["podSelector"], report_children.report_labels("monthly"))
     (rule,) = spec["ingress"]
     _, to_api_server, to_each_other = spec["egress"]
     assert {port["port"] for port in to_api_server["ports"]} == {443, 6443}, "the driver asks the API server"
     for peers, ports in ((rule["from"], rule["ports"]), (to_each_other["to"], to_each_other["ports"])):
         (peer,) = peers
         assert set(peer) == {"podSelector"}
-        assert _matches(peer["podSelector"], labels)
+        assert matches(peer["podSelector"], labels)
         assert {port["port"] for port in ports} == set(report_executors.PORTS)
 
 

@@ -50,11 +50,12 @@ The operator's permissions in the namespaces that it watches: exactly those that
 */}}
 {{- define "rocketmq-ha.rules" -}}
 - apiGroups: [rocketmq-ha.dev]
-  resources: [rocketmqclusters, brokergroups, sloreports]
+  resources: [brokergroups, sloreports]
   verbs: [get, list, watch]
-# `patch` is for the finalizer of objects that the operator must first delete from the brokers.
+# `patch` is for finalizers: on objects that the operator must first delete from the brokers, and on clusters whose controllers others
+# use.
 - apiGroups: [rocketmq-ha.dev]
-  resources: [topics, consumergroups]
+  resources: [rocketmqclusters, topics, consumergroups]
   verbs: [get, list, watch, patch]
 - apiGroups: [rocketmq-ha.dev]
   resources:

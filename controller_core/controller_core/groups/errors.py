@@ -49,5 +49,5 @@ class AmbiguousGroupError(GroupsError):
         self.clusters = clusters
         super().__init__(
             f"Broker-set: {broker_name} exists in the clusters {', '.join(clusters)}, "
-            "and the request does not tell which one is meant"
+            "and the request does not tell which one is meant: name it in clusterName"
         )

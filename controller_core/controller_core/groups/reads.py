@@ -69,15 +69,17 @@ def get_sync_state_data(
     names: Sequence[str],
     is_alive: IsAlive,
     direct_address: Callable[[str], str] = str,
+    cluster: str = "",
 ) -> GroupReply:
-    """Answer 1006 for groups by name; unknown names are left out.
+    """Answer 1006 for groups by name; names unknown in that cluster are left out.
 
-    `direct_address` returns the address at which to reach the member that announced an address.
+    `direct_address` returns the address at which to reach the member that announced an address. Without a
+    cluster, a name that several clusters have is refused.
     """
     if not names:
         return GroupReply(ResponseCode.SYSTEM_ERROR, None, "not set any response code")
     try:
-        found = [state.find(name) for name in dict.fromkeys(names)]
+        found = [state.find(name, cluster) for name in dict.fromkeys(names)]
     except AmbiguousGroupError as error:
         return ambiguous(error)
     return GroupReply(

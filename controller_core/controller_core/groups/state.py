@@ -185,6 +185,17 @@ class GroupsState:
         except AmbiguousGroupError:
             return None
 
+    def group_of(self, command: AnyCommand) -> Group | None:
+        """Return the group that applying a command now would change; None for none or several."""
+        try:
+            return self.find(command.broker_name, command.cluster, _fits(command))
+        except AmbiguousGroupError:
+            return None
+
+    def is_ambiguous(self, broker_name: str) -> bool:
+        """Say whether several clusters have a group of this name."""
+        return len(self._by_name.get(broker_name, ())) > 1
+
     def get(self, key: GroupKey) -> Group | None:
         """Return the group of a full key."""
         return self._groups.get(key)

@@ -76,9 +76,13 @@ class RegisterBrokerToControllerResponseHeader(Header, frozen=True):
 
 
 class GetReplicaInfoRequestHeader(Header, frozen=True):
-    """1004 GET_REPLICA_INFO."""
+    """1004 GET_REPLICA_INFO.
+
+    `cluster_name` is ours: which cluster's group is meant; RocketMQ's controllers ignore it.
+    """
 
     broker_name: str
+    cluster_name: str | None = None
 
 
 class GetReplicaInfoResponseHeader(Header, frozen=True):
@@ -118,6 +122,15 @@ class NotifyBrokerRoleChangedRequestHeader(Header, frozen=True):
     master_epoch: JavaInt | None = None
     sync_state_set_epoch: JavaInt | None = None
     master_broker_id: JavaLong | None = None
+
+
+class SyncStateDataRequestHeader(Header, frozen=True):
+    """1006 GET_SYNC_STATE_DATA, whose names are the body; RocketMQ's request does not have a header.
+
+    `cluster_name` is ours: the cluster of all names; without it each name must belong to one cluster.
+    """
+
+    cluster_name: str | None = None
 
 
 class CleanControllerBrokerDataRequestHeader(Header, frozen=True):

@@ -18,6 +18,7 @@ from controller_core.remoting.bodies import (
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.remoting.headers import SyncStateDataRequestHeader
 from controller_core.remoting.routes import KVTable
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.decisions.broker_facts import (
@@ -60,7 +61,7 @@ async def ask_log_end(asker: Asker) -> tuple[int, int]:
     return max((entry.epoch for entry in cache.epoch_list), default=0), cache.max_offset
 
 
-async def ask_group(controllers: Controllers, group: str) -> GroupFacts:
+async def ask_group(controllers: Controllers, cluster: str, group: str) -> GroupFacts:
     """Return what a majority of the controllers vouches for of a group.
 
     Raises:
@@ -69,14 +70,16 @@ async def ask_group(controllers: Controllers, group: str) -> GroupFacts:
         AskError: the leader refused.
         RemotingProtocolError: its answer cannot be read.
     """
-    info = (await ask_groups(controllers, [group])).get(group)
+    info = (await ask_groups(controllers, cluster, [group])).get(group)
     if info is None:
         raise UnknownGroupError(f"the controllers do not know group {group}")
     return group_facts(info)
 
 
-async def ask_groups(controllers: Controllers, groups: Collection[str]) -> Mapping[str, ReplicasInfo]:
-    """Return what a majority of the controllers vouches for of several groups.
+async def ask_groups(
+    controllers: Controllers, cluster: str, groups: Collection[str]
+) -> Mapping[str, ReplicasInfo]:
+    """Return what a majority of the controllers vouches for of several groups of one cluster.
 
     Unknown groups are left out.
 
@@ -85,16 +88,22 @@ async def ask_groups(controllers: Controllers, groups: Collection[str]) -> Mappi
         AskError: the leader refused.
         RemotingProtocolError: its answer cannot be read.
     """
-    names = encode_names(list(groups))
-    request = RemotingCommand.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=names)
-    answer = await controllers.ask(request)
+    answer = await controllers.ask(groups_question(cluster, groups))
     if answer.code != ResponseCode.SUCCESS:
         raise AskError(refusal("request 1006", answer), answer.code)
     return BrokerReplicasInfo.decode(answer.body).replicas_info_table
 
 
+def groups_question(cluster: str, groups: Collection[str]) -> RemotingCommand:
+    """Return the request 1006 about groups of one cluster."""
+    ext = SyncStateDataRequestHeader(cluster).to_ext()
+    return RemotingCommand.request(
+        RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, ext, encode_names(list(groups))
+    )
+
+
 async def ask_group_until_answered(
-    controllers: Controllers, group: str, note: Callable[[Exception], None], *, pause_s: float
+    controllers: Controllers, cluster: str, group: str, note: Callable[[Exception], None], *, pause_s: float
 ) -> GroupFacts:
     """Ask about a group until a majority of the controllers vouches for an answer.
 
@@ -102,7 +111,7 @@ async def ask_group_until_answered(
     """
     while True:
         try:
-            return await ask_group(controllers, group)
+            return await ask_group(controllers, cluster, group)
         except (ControllersUnavailableError, AskError, RemotingProtocolError) as error:
             note(error)
         await asyncio.sleep(pause_s)

@@ -185,7 +185,7 @@ class Companion:
     async def _watch_group(self) -> None:
         while True:
             try:
-                found = await ask_group(self._controllers, self._config.group)
+                found = await ask_group(self._controllers, self._config.cluster, self._config.group)
             except (ControllersUnavailableError, AskError, RemotingProtocolError) as error:
                 # Why not each time: the same trouble twice a second would bury everything else in the log.
                 if self._controllers_up or str(error) != self._trouble:
@@ -206,7 +206,7 @@ class Companion:
         """
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                return await ask_group(self._controllers, self._config.group)
+                return await ask_group(self._controllers, self._config.cluster, self._config.group)
         except (ControllersUnavailableError, AskError, RemotingProtocolError, TimeoutError):
             return None
 

@@ -151,7 +151,7 @@ class Handover:
             self._waits_for = f"the controllers: {error}"
 
         return await ask_group_until_answered(
-            self._controllers, self._config.group, note, pause_s=LOOK_AGAIN_S
+            self._controllers, self._config.cluster, self._config.group, note, pause_s=LOOK_AGAIN_S
         )
 
     async def _designate(self, own_id: BrokerId) -> BrokerId:

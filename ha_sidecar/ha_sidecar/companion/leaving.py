@@ -130,7 +130,7 @@ async def _look(config: CompanionConfig) -> tuple[BrokerFacts, GroupFacts, bool]
 async def _ask_state(
     config: CompanionConfig, controllers: Controllers, broker: Asker
 ) -> tuple[BrokerFacts, GroupFacts, bool]:
-    group = await ask_group(controllers, config.group)
+    group = await ask_group(controllers, config.cluster, config.group)
     own = with_controller_id(await ask_broker(broker), group)
     answer = await broker.ask(RequestCode.GET_BROKER_CONFIG)
     held = settings(answer.body.decode(errors="replace"))

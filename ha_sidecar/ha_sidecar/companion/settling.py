@@ -109,7 +109,11 @@ class _Settler:
                 with contextlib.suppress(AskError, RemotingProtocolError):
                     self._broker = await ask_broker(self._own)
                 self._group = await ask_group_until_answered(
-                    controllers, self._config.group, _note_silence, pause_s=LOOK_AGAIN_S
+                    controllers,
+                    self._config.cluster,
+                    self._config.group,
+                    _note_silence,
+                    pause_s=LOOK_AGAIN_S,
                 )
         except TimeoutError:
             _log.warning("the controllers do not name the master: POP checkpoints may stay owed")

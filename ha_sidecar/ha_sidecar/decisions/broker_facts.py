@@ -14,6 +14,7 @@ Source: AdminBrokerProcessor.java (28, 907, 1007), ReplicasInfoManager.getSyncSt
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from controller_core.remoting.bodies import (
     EpochEntryCache,
@@ -27,6 +28,17 @@ from ha_sidecar.address import AddressError, HostPort, host_port
 
 DISPATCH_BEHIND_KEY = "dispatchBehindBytes"
 """Name of the figure in the answer to 28."""
+
+
+class GroupName(NamedTuple):
+    """A broker group among those of all clusters: controllers may serve several with groups of one name."""
+
+    cluster: str
+    broker_name: str
+
+    def __str__(self) -> str:
+        """Return CLUSTER/GROUP."""
+        return f"{self.cluster}/{self.broker_name}"
 
 
 @dataclass(frozen=True, slots=True)

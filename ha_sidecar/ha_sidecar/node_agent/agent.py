@@ -30,6 +30,7 @@ from ha_sidecar.common.controllers import Controllers, ControllersUnavailableErr
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.http_server import HttpServer
 from ha_sidecar.common.questions import ask_groups
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.node_agent.config import NodeAgentConfig
 from ha_sidecar.node_agent.elections import Election
 from ha_sidecar.node_agent.event_streams import EventStreams
@@ -134,7 +135,7 @@ class NodeAgent:
                 await self._controllers.stop()
                 await self._http.stop()
 
-    def known_process(self, group: str, member_id: int) -> HostPort | None:
+    def known_process(self, group: GroupName, member_id: int) -> HostPort | None:
         """Return the last confirmed address of a member's process; None if unknown."""
         return self._book.process(group, member_id)
 
@@ -160,23 +161,27 @@ class NodeAgent:
                 _log.warning("members on this node are unknown: %s", error)
             await asyncio.sleep(self._config.poll_interval_ms / 1000)
 
-    async def _learn(self, groups: Collection[str]) -> None:
-        """Learn groups by one question; by one for each if the controllers refuse that."""
-        try:
-            await self._views(groups)
-        except AskError:
-            for name in groups:
-                with contextlib.suppress(*_TROUBLE):
-                    await self._views([name])
-        except _TROUBLE as error:
-            _log.debug("asked about all groups: %s", error)
+    async def _learn(self, groups: Collection[GroupName]) -> None:
+        """Learn groups by one question for each cluster; by one for each group if that is refused."""
+        for cluster in sorted({group.cluster for group in groups}):
+            names = [group.broker_name for group in groups if group.cluster == cluster]
+            try:
+                await self._views(cluster, names)
+            except AskError:
+                for name in names:
+                    with contextlib.suppress(*_TROUBLE):
+                        await self._views(cluster, [name])
+            except _TROUBLE as error:
+                _log.debug("asked about all groups of %s: %s", cluster, error)
 
-    async def _views(self, groups: Collection[str]) -> Mapping[str, ConfirmedGroup]:
+    async def _views(self, cluster: str, names: Collection[str]) -> Mapping[GroupName, ConfirmedGroup]:
         """Ask for groups, and learn what a majority vouches for; unknown groups are left out."""
-        if not groups:
-            return {}
-        infos = await ask_groups(self._controllers, groups)
-        views = {name: group_view(name, info) for name, info in infos.items() if name in groups}
+        infos = await ask_groups(self._controllers, cluster, names)
+        views = {
+            (key := GroupName(cluster, name)): group_view(key, info)
+            for name, info in infos.items()
+            if name in names
+        }
         for view in views.values():
             self._book.learn(view)
         return views
@@ -226,7 +231,8 @@ class NodeAgent:
         if not election.is_for_silence:
             return Refusal.NOT_FOR_SILENCE
         try:
-            view = (await self._views([election.group])).get(election.group)
+            key = election.group
+            view = (await self._views(key.cluster, [key.broker_name])).get(key)
         except _TROUBLE as error:
             _log.debug("asked about %s: %s", election.group, error)
             return None

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ha_sidecar.address import AddressError, HostPort, host_port
+from ha_sidecar.decisions.broker_facts import GroupName
 
 VOTES_MAX: Final = 256
 """Elections kept for each controller."""
@@ -41,7 +42,7 @@ class Election:
 
     Attributes:
         event_id: the same at every controller.
-        group: the brokerName.
+        group: its cluster and brokerName.
         epoch: the master epoch that the election made.
         cause: why the old master was replaced.
         old_id: the broker id of the old master.
@@ -50,7 +51,7 @@ class Election:
     """
 
     event_id: str
-    group: str
+    group: GroupName
     epoch: int
     cause: str
     old_id: int
@@ -80,7 +81,7 @@ def parse_election(event: object) -> Election | None:
         return None
     return Election(
         event_id=_text(event, "event_id"),
-        group=_text(event, "group"),
+        group=GroupName(_text(event, "cluster"), _text(event, "group")),
         epoch=_number(event, "epoch"),
         cause=_text(attributes, "cause"),
         old_id=_number(attributes, "old_master_id"),

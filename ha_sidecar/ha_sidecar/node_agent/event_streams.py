@@ -14,13 +14,14 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import aiohttp
 
 from controller_core import bounded_json
 from controller_core.channel.http_answers import EVENT_LINE_BYTES_MAX, newest_event, read_json, sequence_of
 from ha_sidecar.address import HostPort
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.node_agent.elections import (
     NAME_CHARS_MAX,
     Election,
@@ -64,12 +65,12 @@ class EventStreams:
         self._on_election: Final = on_election
         self._metrics: Final = metrics
         self._votes: Final = ElectionVotes(len(self._addresses))
-        self._groups: Final = [set[str]() for _ in self._addresses]
+        self._groups: Final = [set[GroupName]() for _ in self._addresses]
         self.open_count = 0
 
-    def groups(self) -> frozenset[str]:
-        """Return the names of groups that any controller told; they may be wrong."""
-        return frozenset[str]().union(*self._groups)
+    def groups(self) -> frozenset[GroupName]:
+        """Return the groups that any controller told; they may be wrong."""
+        return frozenset[GroupName]().union(*self._groups)
 
     async def run(self) -> None:
         """Follow all streams until cancelled."""
@@ -85,7 +86,7 @@ class EventStreams:
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         while True:
             try:
-                self._note_groups(number, await self._group_names(session, url))
+                self._note_groups(number, await self._listed_groups(session, url))
                 newest = await newest_event(session, url, _READ)
                 last = newest if last is None or newest < last else last
                 async with session.get(
@@ -121,7 +122,7 @@ class EventStreams:
         try:
             event = bounded_json.decode(line)
             sequence = sequence_of(event)
-            self._note_groups(number, [event.get("group")])
+            self._note_groups(number, [(event.get("cluster"), event.get("group"))])
             election = parse_election(event)
         except ValueError as error:
             self._metrics.unreadable_events.inc()
@@ -131,20 +132,24 @@ class EventStreams:
             self._on_election(election)
         return max(last, sequence)
 
-    async def _group_names(self, session: aiohttp.ClientSession, url: str) -> list[Any]:
+    async def _listed_groups(self, session: aiohttp.ClientSession, url: str) -> list[tuple[Any, Any]]:
         async with session.get(f"{url}/v1/groups", timeout=_READ, allow_redirects=False) as response:
             response.raise_for_status()
             answer = await read_json(response)
         groups = answer.get("groups") if isinstance(answer, dict) else None
         if not isinstance(groups, list):
             raise ElectionEventError("/v1/groups: expected an object with a list of groups")
-        return [group.get("name") for group in groups if isinstance(group, dict)]
+        return [(group.get("cluster"), group.get("name")) for group in groups if isinstance(group, dict)]
 
-    def _note_groups(self, number: int, names: Iterable[object]) -> None:
+    def _note_groups(self, number: int, names: Iterable[tuple[object, object]]) -> None:
         known = self._groups[number]
-        for name in names:
-            if isinstance(name, str) and 0 < len(name) <= NAME_CHARS_MAX and len(known) < GROUPS_MAX:
-                known.add(name)
+        for cluster, name in names:
+            if _is_name(cluster) and _is_name(name) and len(known) < GROUPS_MAX:
+                known.add(GroupName(cluster, name))
+
+
+def _is_name(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and 0 < len(value) <= NAME_CHARS_MAX
 
 
 def _lasting_socket(address: tuple[Any, ...]) -> socket.socket:

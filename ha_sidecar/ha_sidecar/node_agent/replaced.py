@@ -26,6 +26,7 @@ from typing import Final
 
 from controller_core.remoting.bodies import ReplicasInfo
 from ha_sidecar.address import AddressError, HostPort, host_port
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.node_agent.elections import Election
 
 
@@ -60,7 +61,7 @@ class ConfirmedMember:
 class ConfirmedGroup:
     """A group, as a majority of the controllers knows it; `master_id`: None without a master."""
 
-    name: str
+    key: GroupName
     master_id: int | None
     master_epoch: int
     members: tuple[ConfirmedMember, ...]
@@ -76,7 +77,7 @@ class Replaced:
         process: the address of its own process, which does not answer.
     """
 
-    group: str
+    group: GroupName
     epoch: int
     id: int
     announced: HostPort
@@ -88,10 +89,10 @@ class Replaced:
         return self.announced[0] != self.process[0]
 
 
-def group_view(name: str, info: ReplicasInfo) -> ConfirmedGroup:
+def group_view(key: GroupName, info: ReplicasInfo) -> ConfirmedGroup:
     """Read one group of the answer to 1006, with None in place of unreadable addresses."""
     return ConfirmedGroup(
-        name=name,
+        key=key,
         master_id=info.master_broker_id or None,
         master_epoch=info.master_epoch,
         members=tuple(
@@ -110,7 +111,7 @@ def group_view(name: str, info: ReplicasInfo) -> ConfirmedGroup:
 class LocatedMember:
     """A living member, and the confirmed host of its process."""
 
-    group: str
+    group: GroupName
     id: int
     host: str
 
@@ -119,29 +120,29 @@ class ProcessBook:
     """The last confirmed address of each member's process, and which hosts have a living member."""
 
     def __init__(self) -> None:
-        self._processes: Final[dict[tuple[str, int], HostPort]] = {}
-        self._members: Final[dict[str, tuple[LocatedMember, ...]]] = {}
-        self._living: Final[dict[str, frozenset[str]]] = {}
+        self._processes: Final[dict[tuple[GroupName, int], HostPort]] = {}
+        self._members: Final[dict[GroupName, tuple[LocatedMember, ...]]] = {}
+        self._living: Final[dict[GroupName, frozenset[str]]] = {}
 
     def learn(self, view: ConfirmedGroup) -> None:
         """Take a view that a majority vouches for."""
         for member in view.members:
-            key = (view.name, member.id)
+            key = (view.key, member.id)
             is_direct = member.process != member.announced
             # Why not always: a controller that has not heard the member yet tells the announced address.
             if member.alive and member.process is not None and (is_direct or key not in self._processes):
                 self._processes[key] = member.process
         present = {member.id for member in view.members}
-        for key in [key for key in self._processes if key[0] == view.name and key[1] not in present]:
+        for key in [key for key in self._processes if key[0] == view.key and key[1] not in present]:
             del self._processes[key]
-        self._members[view.name] = tuple(
-            LocatedMember(view.name, member.id, member.process[0])
+        self._members[view.key] = tuple(
+            LocatedMember(view.key, member.id, member.process[0])
             for member in view.members
             if member.alive and member.process is not None
         )
-        self._living[view.name] = frozenset(member.host for member in self._members[view.name])
+        self._living[view.key] = frozenset(member.host for member in self._members[view.key])
 
-    def process(self, group: str, member_id: int) -> HostPort | None:
+    def process(self, group: GroupName, member_id: int) -> HostPort | None:
         """Return the last confirmed address of a member's process."""
         return self._processes.get((group, member_id))
 
@@ -166,7 +167,7 @@ def judge(election: Election, view: ConfirmedGroup, book: ProcessBook) -> Replac
         return Refusal.NOT_FOR_SILENCE
     if election.old_id == election.new_id:
         return Refusal.SAME_MASTER
-    if view.name != election.group or not _has_happened(election, view):
+    if view.key != election.group or not _has_happened(election, view):
         return Refusal.STALE
     if any(member.alive for member in view.members if member.id == election.old_id):
         return Refusal.LIVES

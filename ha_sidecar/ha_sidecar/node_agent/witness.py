@@ -61,8 +61,12 @@ class NodeWitness:
         members = [member for member in living if is_ip(member.host)]
         here = await self._hosts_here(member.host for member in members)
         named = sorted(
-            (NamedMember(member.group, member.id, member.host) for member in members if member.host in here),
-            key=lambda member: (member.broker_name, member.broker_id),
+            (
+                NamedMember(member.group.broker_name, member.id, member.host, member.group.cluster)
+                for member in members
+                if member.host in here
+            ),
+            key=lambda member: (member.cluster_name, member.broker_name, member.broker_id),
         )
         self._name(tuple(named[: limits.NODE_MEMBERS_MAX]), self._token)
 
@@ -105,7 +109,9 @@ class NodeWitness:
         if (named, token) != (self._named, self._token):
             self._beat = self._heartbeat(named, token)
         if named != self._named:
-            shown = ", ".join(f"{member.broker_name} {member.broker_id}" for member in named)
+            shown = ", ".join(
+                f"{member.cluster_name}/{member.broker_name} {member.broker_id}" for member in named
+            )
             _log.info("members on this node: %s", shown or "none")
             self._metrics.members.set(len(named))
         self._named, self._token = named, token

@@ -41,6 +41,7 @@ from controller_core.remoting.headers import (
 )
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.questions import ask_group
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.replica.group_view import FollowedGroup
 from ha_sidecar.replica.metrics import NoticeCounts
 from ha_sidecar.replica.registration import RegistrationRefusedError
@@ -89,7 +90,7 @@ class MasterWatch:
 
     def __init__(
         self,
-        group: str,
+        key: GroupName,
         controllers: Controllers,
         view: FollowedGroup,
         learn: Learn,
@@ -99,7 +100,7 @@ class MasterWatch:
         """Take the group's name and the parts.
 
         Args:
-            group: its brokerName.
+            key: its cluster and brokerName.
             controllers: the controllers to ask.
             view: the known state; changed by `learn` only.
             learn: called with each answer that a majority vouches for.
@@ -107,7 +108,7 @@ class MasterWatch:
             is_following: says whether an HA link exists; without one polls are hurried after `ask_often`.
         """
         self.counts: Final = NoticeCounts()
-        self._group: Final = group
+        self._key: Final = key
         self._controllers: Final = controllers
         self._view: Final = view
         self._learn: Final = learn
@@ -150,7 +151,7 @@ class MasterWatch:
             RemotingProtocolError: the answer cannot be read.
         """
         version = self._view.version
-        header = GetReplicaInfoRequestHeader(broker_name=self._group)
+        header = GetReplicaInfoRequestHeader(self._key.broker_name, self._key.cluster)
         command = RemotingCommand.request(RequestCode.CONTROLLER_GET_REPLICA_INFO, header.to_ext())
         answer = await self._controllers.ask(command)
         if answer.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
@@ -204,7 +205,7 @@ class MasterWatch:
     async def _is_replaced_now(self, epoch: int) -> bool:
         with contextlib.suppress(*_TROUBLE, TimeoutError):
             async with asyncio.timeout(PART_ASKED_WITHIN_S):
-                group = await ask_group(self._controllers, self._group)
+                group = await ask_group(self._controllers, *self._key)
                 if group.master_id is None or group.master_epoch != epoch:
                     return False
                 is_alive = any(alive for broker_id, _, alive in group.others if broker_id == group.master_id)

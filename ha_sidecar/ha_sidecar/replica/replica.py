@@ -24,7 +24,7 @@ from typing import Final
 
 from controller_core.channel import ChannelError, Connection, Server, serve
 from controller_core.channel.asking import AskError
-from controller_core.remoting.bodies import BrokerReplicasInfo, SyncStateSet, encode_names
+from controller_core.remoting.bodies import BrokerReplicasInfo, SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import BodyError, RemotingProtocolError
@@ -42,7 +42,8 @@ from ha_sidecar.common.controllers import Controllers, ControllersUnavailableErr
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.http_server import HttpServer
 from ha_sidecar.common.identity import IdentityFiles
-from ha_sidecar.common.questions import ask_group
+from ha_sidecar.common.questions import ask_group, groups_question
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.decisions.metadata_tables import BY_CODE
 from ha_sidecar.replica import answers, registration
 from ha_sidecar.replica.config import ReplicaConfig
@@ -86,8 +87,9 @@ class LogReplica:
         self._events: Final = EventLog(config.cluster, config.group, config.namespace)
         self._controllers: Final = Controllers(config.controllers, self._greet)
         self._failure: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
+        key = GroupName(config.cluster, config.group)
         self._watch: Final = MasterWatch(
-            config.group, self._controllers, self._view, self._learn, self._announce, self._is_following
+            key, self._controllers, self._view, self._learn, self._announce, self._is_following
         )
         self._sends_heartbeats = True
         self._partings: Final[set[asyncio.Future[None]]] = set()
@@ -222,7 +224,7 @@ class LogReplica:
         announced = role.master_address or ""
         try:
             async with asyncio.timeout(LOOK_WITHIN_S):
-                facts = await ask_group(self._controllers, self._config.group)
+                facts = await ask_group(self._controllers, self._config.cluster, self._config.group)
         except (TimeoutError, ControllersUnavailableError, AskError, RemotingProtocolError) as error:
             _log.debug("the address of the master's process: %s", error)
             return announced
@@ -240,11 +242,7 @@ class LogReplica:
         # Also without a master: then that broker is dead, and the set keeps it until it is back.
         alone = view.in_sync and len(others) == 1 and view.role.master_id in {None, *others}
         if alone:
-            answer = await self._controllers.ask(
-                RemotingCommand.request(
-                    RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_names([self._config.group])
-                )
-            )
+            answer = await self._controllers.ask(groups_question(self._config.cluster, [self._config.group]))
             group = BrokerReplicasInfo.decode(answer.body).replicas_info_table.get(self._config.group)
             alone = group is not None and not any(other.alive for other in group.not_in_sync_replicas)
         if self._sends_heartbeats == alone:

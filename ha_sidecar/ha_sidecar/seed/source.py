@@ -76,7 +76,9 @@ async def _ask_outlook(config: SeedConfig) -> GroupAnswer | None:
     controllers.start()
     try:
         async with asyncio.timeout(FIND_TIMEOUT_S):
-            group = await ask_group_until_answered(controllers, config.group, _note, pause_s=0.1)
+            group = await ask_group_until_answered(
+                controllers, config.cluster, config.group, _note, pause_s=0.1
+            )
     except UnknownGroupError:
         return GroupAnswer(known=False)
     except TimeoutError:
@@ -110,7 +112,9 @@ async def _ask_members(
     controllers.start()
     try:
         async with asyncio.timeout(FIND_TIMEOUT_S):
-            group = await ask_group_until_answered(controllers, config.group, _note, pause_s=0.1)
+            group = await ask_group_until_answered(
+                controllers, config.cluster, config.group, _note, pause_s=0.1
+            )
             addresses = candidates(group, BrokerId(config.broker_id)) or await _furthest(group, config)
             for address in reversed(addresses) if master_first else addresses:
                 found = await ask(address, config.credentials)

@@ -42,6 +42,12 @@ class SpecModel(BaseModel):
         check_rules(self, rules_of(type(self)))
 
 
+def sets_only(spec: SpecModel, *names: str) -> bool:
+    """Say whether all fields of a spec but these have their defaults."""
+    fields = type(spec).model_fields
+    return all(getattr(spec, name) == field.default for name, field in fields.items() if name not in names)
+
+
 class StatusModel(BaseModel):
     """A part of what the operator writes."""
 
@@ -91,4 +97,5 @@ __all__ = [
     "kept_by",
     "rules_of",
     "schema_extra",
+    "sets_only",
 ]

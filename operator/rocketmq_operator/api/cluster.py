@@ -6,12 +6,20 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, kept_by
-from rocketmq_operator.api.common import LostMembers, ObjectName, Resources, StorageSpec
+from rocketmq_operator.api.base import KEPT_WHOLE, Rule, SpecModel, StatusModel, kept_by
+from rocketmq_operator.api.clusters.controllers import (
+    CONTROLLER_COUNTS,
+    USERS_MAX,
+    ControllersSpec,
+    NameServersSpec,
+    NodeFailover,
+)
+from rocketmq_operator.api.common import (
+    NAME_LENGTH_MAX,
+    ObjectName,
+)
 from rocketmq_operator.api.conditions import Conditions
 from rocketmq_operator.api.listeners import Listeners, ListenerStatuses
-from rocketmq_operator.api.pods.jvm import Jvm
-from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
 from rocketmq_operator.api.proxy import Proxy, ProxyMode
 
 VERSION_DEFAULT = "5.5.0"
@@ -20,9 +28,6 @@ IMAGE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$"
 """A reference with registry, port, tag and digest, without white space."""
 Image = Annotated[str, Field(min_length=1, max_length=IMAGE_LENGTH_MAX, pattern=IMAGE_PATTERN)]
 Version = Annotated[str, Field(max_length=32, pattern=r"^5\.[0-9]+\.[0-9]+$")]
-CONTROLLER_COUNTS = (1, 3, 5)
-NODE_TIMEOUT_MS_DEFAULT = 500
-"""The controllers' own default."""
 BY_ADDRESS_PREFIXES = ("5.0.", "5.1.0")
 """Versions whose controllers know members by address. 5.1.1 brought broker ids, and requests 1012 and 1013
 for them."""
@@ -62,64 +67,6 @@ class Authorization(SpecModel):
 
     type: AuthorizationType = AuthorizationType.NONE
     """None, or Simple: a user may do what its rights allow. Needs authentication."""
-
-
-class NameServersSpec(SpecModel):
-    """The name servers: what clients ask for routes. They keep nothing on disk."""
-
-    replicas: Annotated[int, Field(ge=1, le=5)] = 2
-    """How many. One more than may fail."""
-    resources: Resources = Resources(cpu="250m", memory="1Gi")
-    """Of each name server."""
-    jvm: Jvm | None = None
-    """Of each name server."""
-    pod: PodSettings | None = None
-    """Of their pods."""
-    pod_override: PodOverride | None = None
-    """Laid over their pods."""
-
-
-class ControllersSpec(SpecModel):
-    """The controllers: who elects masters."""
-
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            name="EvenControllers",
-            expression="self.replicas in [1, 3, 5]",
-            message="'controllers.replicas is %d: it must be 1, 3 or 5, so that a majority is clear'"
-            ".format([self.replicas])",
-            holds=lambda spec: spec.replicas in CONTROLLER_COUNTS,
-            problem=lambda spec: f"controllers.replicas is {spec.replicas}: it must be 1, 3 or 5",
-        ),
-    )
-
-    replicas: Annotated[int, Field(ge=1, le=5)] = 3
-    """How many: 1, 3 or 5. May change: controllers come and go one at a time, and the volume of one that goes
-    is deleted."""
-    storage: StorageSpec = StorageSpec(size="10Gi")
-    """Volume of each controller: its log and snapshots."""
-    resources: Resources = Resources(cpu="250m", memory="512Mi")
-    """Of each controller."""
-    enable_elect_unclean_master: bool = False
-    """Whether a broker outside the SyncStateSet may become master if no member of the set can. Acknowledged
-    messages are then lost. Log replicas are not elected either way."""
-    notify_broker_role_changed: bool = True
-    """Whether controllers tell brokers of a new master at once. Without it brokers learn it with their next
-    poll, 1 s later by default."""
-    pod: PodSettings | None = None
-    """Of their pods."""
-    pod_override: PodOverride | None = None
-    """Laid over their pods."""
-    lost_members: LostMembers = LostMembers()
-    """What becomes of a controller whose node is gone for good."""
-
-
-class NodeFailover(SpecModel):
-    """When the controllers declare a node lost, if node agents run."""
-
-    node_timeout_ms: Annotated[int, Field(ge=0, le=60_000)] = NODE_TIMEOUT_MS_DEFAULT
-    """Silence of a node's agent and of a broker on that node after which the node is lost, in milliseconds. 0
-    turns the rule off. A broker that is silent alone has its group's `failover.heartbeatTimeoutMs`."""
 
 
 class Images(SpecModel):
@@ -196,6 +143,26 @@ class TlsSpec(SpecModel):
     """How long certificates are valid."""
 
 
+_CONTROLLERS_OF_OTHERS = Rule(
+    name="SettingsOfOthers",
+    expression="!has(self.controllers.ref) || (self.failover.nodeTimeoutMs == 500 && "
+    "!has(self.tls.internal) && !has(self.tls.authority.secretName))",
+    message="'controllers.ref names the controllers of ' + self.controllers.ref.name + ': set "
+    "failover.nodeTimeoutMs and tls there'",
+    holds=lambda spec: (
+        spec.controllers.ref is None
+        or (
+            spec.failover == NodeFailover()
+            and spec.tls.internal is None
+            and spec.tls.authority.secret_name is None
+        )
+    ),
+    problem=lambda spec: (
+        f"controllers.ref names the controllers of {spec.controllers.ref.name}: set failover.nodeTimeoutMs "
+        "and tls there"
+    ),
+    reason="FieldValueForbidden",
+)
 _RIGHTS_NEED_USERS = Rule(
     name="RightsWithoutUsers",
     expression="self.authorization.type == 'None' || self.authentication.type != 'None'",
@@ -238,6 +205,7 @@ class RocketMQClusterSpec(SpecModel):
         _RIGHTS_NEED_USERS,
         _USERS_NEED_VERSION,
         _USERS_WITHOUT_PROXY,
+        _CONTROLLERS_OF_OTHERS,
         Rule(
             name="OlderProtocol",
             expression="!self.version.startsWith('5.0.') && self.version != '5.1.0'",
@@ -310,7 +278,7 @@ class RocketMQClusterStatus(StatusModel):
     """The generation that was acted on."""
     conditions: Conditions = ()
     """Ready, QuorumHealthy, ProxyReady, ListenersReady, CertificatesValid, Progressing, VersionSound,
-    PodsAccepted, Paused."""
+    PodsAccepted, Paused; DeletionHeld while a cluster that is being deleted has controllers in use."""
     version: Annotated[str, Field(max_length=32)] = ""
     """Version of RocketMQ that the spec requests."""
     leader: Annotated[str, Field(max_length=253)] = ""
@@ -318,14 +286,21 @@ class RocketMQClusterStatus(StatusModel):
     term: Annotated[int, Field(ge=0)] = 0
     """Raft's term."""
     controllers: Annotated[str, Field(max_length=16)] = ""
-    """Ready and requested controllers, for instance 3/3."""
+    """Ready and requested controllers, for instance 3/3; empty if they are another cluster's."""
+    controllers_of: Annotated[str, Field(max_length=2 * NAME_LENGTH_MAX + 1)] = ""
+    """NAMESPACE/NAME of the cluster whose controllers this one uses; empty if they are its own."""
+    controllers_used_by: Annotated[
+        tuple[Annotated[str, Field(max_length=2 * NAME_LENGTH_MAX + 1)], ...],
+        Field(max_length=USERS_MAX, json_schema_extra=KEPT_WHOLE),
+    ] = ()
+    """NAMESPACE/NAME of each other cluster that uses the controllers of this one."""
     members: Annotated[
         tuple[ControllerStatus, ...],
         Field(max_length=CONTROLLER_COUNTS[-1], json_schema_extra=kept_by("name")),
     ] = ()
     """Every controller."""
     name_servers: Annotated[str, Field(max_length=16)] = ""
-    """Ready name servers of all."""
+    """Ready and requested name servers, for instance 2/2, or how many are external."""
     proxies: Annotated[str, Field(max_length=16)] = ""
     """Ready and requested proxies; empty if they run in other pods."""
     listeners: ListenerStatuses = ()

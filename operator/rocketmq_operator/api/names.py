@@ -36,6 +36,8 @@ EPOCH_ANNOTATION: Final = f"{GROUP}/master-epoch"
 WANTED_HASH_ANNOTATION: Final = f"{GROUP}/wanted-hash"
 CHANGED_ANNOTATION: Final = f"{GROUP}/changed-at"
 """On the Secret of a cluster's authority: when it changed last."""
+CONTROLLERS_FINALIZER: Final = f"{GROUP}/controllers-in-use"
+"""On a RocketMQCluster whose controllers another one uses."""
 BROKERS_FINALIZER: Final = f"{GROUP}/in-brokers"
 """On a Topic or ConsumerGroup that the operator deletes from the brokers before Kubernetes deletes the
 object."""

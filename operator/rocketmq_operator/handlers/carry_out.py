@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from controller_core.access.signing import Credentials
-from rocketmq_operator.api.names import API_VERSION, FAILOVER_KIND
+from rocketmq_operator.api.names import API_VERSION, CLUSTER_KIND, FAILOVER_KIND
 from rocketmq_operator.clients.api import Json, KubeApi, RequestRefusedError, RetryLaterError
 from rocketmq_operator.clients.certificates import CertificateError
 from rocketmq_operator.handlers.certificates import authority_secret, issued_secret
@@ -36,9 +36,9 @@ from rocketmq_operator.plan.common.actions import (
 from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.metadata.observed import ObservedMetadata
 
-_EFFECT_ELSEWHERE: Final = frozenset({"StatefulSet", "Deployment", FAILOVER_KIND.kind})
-"""Kinds whose change shows in more than the answer to the write: pods come and go; a record is not a
-child."""
+_EFFECT_ELSEWHERE: Final = frozenset({"StatefulSet", "Deployment", FAILOVER_KIND.kind, CLUSTER_KIND.kind})
+"""Kinds whose change shows in more than the answer to the write: pods come and go; a record, and the cluster
+itself, are not children."""
 _LOG: Final = logging.getLogger(__name__)
 
 

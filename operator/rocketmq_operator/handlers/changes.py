@@ -3,7 +3,8 @@
 The receivers are the fast takeover, the work queue and the followers of controllers.
 
     kind                                    receiver, and what it does
-    RocketMQCluster                         `ClusterListener` follows its controllers; a pass over it
+    RocketMQCluster                         `ClusterListener` follows its controllers; a pass over it, and
+                                            over the cluster whose controllers it uses
     BrokerGroup, SLOReport, Topic,
       ConsumerGroup                         a pass over it, if its spec or a request changed; the takeover
                                             forgets a deleted group
@@ -35,6 +36,7 @@ from rocketmq_operator.api.names import (
 from rocketmq_operator.clients.reflection import OURS
 from rocketmq_operator.handlers.scheduler import PassScheduler, ResourceName
 from rocketmq_operator.handlers.takeover import Takeover
+from rocketmq_operator.plan.common.endpoints import home_of
 from rocketmq_operator.plan.pods.observed import parse_pod
 
 
@@ -98,6 +100,7 @@ class ChangeRouter:
         if resource.kind == CLUSTER_KIND.kind:
             clusters = self._receivers.on_cluster
             clusters.cluster_gone(*cluster) if gone else clusters.cluster_exists(*cluster, body)
+            self._wake_provider(body)
         if resource.kind == GROUP_KIND.kind and gone:
             self._receivers.takeover.forget(*cluster)
         metadata = body["metadata"]
@@ -137,8 +140,15 @@ class ChangeRouter:
         if kind == "Service" and labels.get(GROUP_LABEL) and labels.get(CLUSTER_LABEL):
             self._wake_cluster(ResourceName(CLUSTER_KIND.kind, metadata["namespace"], labels[CLUSTER_LABEL]))
 
+    def _wake_provider(self, body: Mapping[str, Any]) -> None:
+        """Wake the cluster whose controllers a cluster uses: it notes its users."""
+        ref = ((body.get("spec") or {}).get("controllers") or {}).get("ref")
+        if ref is not None:
+            home = home_of(ref.get("namespace"), ref.get("name", ""), body["metadata"]["namespace"])
+            self._wake_cluster(ResourceName(CLUSTER_KIND.kind, *home))
+
     def _wake_cluster(self, cluster: ResourceName) -> None:
-        """Wake a cluster for a Service of one of its groups: route fronts show its address."""
+        """Wake a cluster for a change outside its own objects."""
         if cluster in self._last_wake_ups:
             self._receivers.work.wake(cluster, changed=False)
 

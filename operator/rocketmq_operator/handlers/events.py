@@ -13,6 +13,7 @@ from rocketmq_operator.api.slo_report import SLOReportStatus
 from rocketmq_operator.clients.api import Json, PeerUnavailableError
 from rocketmq_operator.handlers.observing.clusters_and_groups import Environment
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
+from rocketmq_operator.plan.cluster.shared_controllers import IN_USE, REFUSED
 from rocketmq_operator.plan.common.actions import (
     ChangeMembers,
     Delete,
@@ -34,6 +35,8 @@ REFUSALS: Final = frozenset(
     {
         "Conflict",
         "ControllerHasLog",
+        IN_USE,
+        REFUSED,
         "FieldRewritten",
         "NameTaken",
         "NoAccount",

@@ -31,6 +31,7 @@ from rocketmq_operator.handlers.observing.clusters_and_groups import (
 from rocketmq_operator.handlers.observing.metadata import observe_metadata
 from rocketmq_operator.handlers.observing.reports import observe_report
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
+from rocketmq_operator.plan.cluster.shared_controllers import IN_USE, REFUSED
 from rocketmq_operator.plan.cluster.status import cluster_status
 from rocketmq_operator.plan.cluster.steps import cluster_plan
 from rocketmq_operator.plan.cluster.trouble import cluster_troubles
@@ -61,7 +62,7 @@ REPORT_RESYNC_S: Final = 60.0
 """The same for a report: its Jobs are watched, and clients do not depend on it."""
 METADATA_RESYNC_S: Final = 60.0
 """The same for a Topic or a ConsumerGroup: how long drift may last. There may be a thousand of them."""
-_ENDED_BY_PEOPLE: Final = frozenset({"FieldRewritten", "NameTaken", "StepRefused"})
+_ENDED_BY_PEOPLE: Final = frozenset({IN_USE, REFUSED, "FieldRewritten", "NameTaken", "StepRefused"})
 """Reasons of a wait that ends when a person acts. Each look costs dozens of calls, so these are rechecked
 less often."""
 _DELETED_SLOWLY: Final = frozenset({"Pod", "PersistentVolumeClaim"})

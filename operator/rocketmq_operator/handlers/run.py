@@ -41,6 +41,7 @@ from rocketmq_operator.handlers.reconcile import reconcile
 from rocketmq_operator.handlers.scheduler import PassScheduler, ResourceName
 from rocketmq_operator.handlers.takeover import Takeover
 from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.endpoints import controllers_home
 from rocketmq_operator.plan.report.allowed import NOTHING_ALLOWED, AllowedInReports
 
 TAKEOVER_THREADS: Final = 4
@@ -86,9 +87,12 @@ class ControllerFollowers:
     def cluster_exists(self, namespace: str, name: str, body: Mapping[str, Any]) -> None:
         """Follow a cluster's controllers, once; an unreadable spec yields no controllers."""
         try:
-            count = cluster_spec(dict(body)).controllers.replicas
+            spec = cluster_spec(dict(body))
         except InvalidSpecError:
             return
+        home = controllers_home(name, namespace, spec)
+        # How many another cluster has, its own spec says: one that is not there costs an attempt every 5 s.
+        count = spec.controllers.replicas if spec.controllers.ref is None else names.CONTROLLERS_MAX
         if len(self._tasks.get((namespace, name), ())) == count:
             return
         self.cluster_gone(namespace, name)
@@ -96,11 +100,12 @@ class ControllerFollowers:
             asyncio.create_task(
                 self._takeover.follow(
                     namespace,
-                    ControllersClient(self._session, [host], ways=partial(self._trust.ways, namespace, name)),
+                    name,
+                    ControllersClient(self._session, [host], ways=partial(self._trust.ways, *home)),
                 ),
                 name=f"events of {host}",
             )
-            for host in _http_hosts(namespace, name, count)
+            for host in _http_hosts(*home, count)
         ]
 
     def cluster_gone(self, namespace: str, name: str) -> None:

@@ -314,14 +314,18 @@ class Takeover:
             _LOG.warning("EndpointSlice %s: %s", metadata["name"], error)
             return None
 
-    async def follow(self, namespace: str, controllers: ControllerApi) -> None:
-        """Follow the events of controllers until cancelled."""
+    async def follow(self, namespace: str, cluster: str, controllers: ControllerApi) -> None:
+        """Follow what controllers tell of a cluster's groups until cancelled.
+
+        Other clusters may use the same controllers, and have groups of the same names.
+        """
         failures = 0
         while True:
             try:
                 async for event in controllers.events():
                     failures = 0
-                    await self.on_event(namespace, event)
+                    if event.get("cluster") == cluster:
+                        await self.on_event(namespace, event)
             except (PeerUnavailableError, ObservationError) as error:
                 failures += 1
                 _LOG.debug("events of %s: %s", namespace, error)

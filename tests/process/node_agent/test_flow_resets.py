@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.node_agent.flows import TRY_AGAIN_S, FlowChoice, FlowKind
 from ha_sidecar.node_agent.replaced import Replaced
 from ha_sidecar.node_agent.resetting import NodeFlows, ResetCounts
@@ -42,7 +43,7 @@ def pass_over(node: SmallNode, version: Version) -> tuple[dict[FlowKind, ResetCo
     def work() -> tuple[dict[FlowKind, ResetCounts], float]:
         started_s = time.monotonic()
         process, announced = (node.host(version, "old"), PORT), (SERVICE[version], PORT)
-        choice = FlowChoice(Replaced("orders", 7, 1, announced, process), (HA_PORT,))
+        choice = FlowChoice(Replaced(GroupName("c1", "orders"), 7, 1, announced, process), (HA_PORT,))
         with contextlib.closing(NodeFlows()) as table:
             flows = [*table.flows_to(process[0]), *table.flows_to(announced[0])]
             leads = {port: table.leads_to((announced[0], port)) for port in choice.ports_to_probe(flows)}

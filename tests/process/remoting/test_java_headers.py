@@ -16,6 +16,8 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 PROGRAM = Path(testkit.__file__).parent / "java" / "HeaderFields.java"
 JAVA_TIMEOUT_S = 60.0
 OUR_OWN_FIELDS = {"replicaKind", "leaseMs"}
+OUR_OWN_FIELDS_OF = {("GetReplicaInfoRequestHeader", "clusterName")}
+OUR_OWN_HEADERS = {"SyncStateDataRequestHeader"}
 JAVA_NAMES = {
     "GetOffsetRequestHeader": "GetMaxOffsetRequestHeader",
     "GetOffsetResponseHeader": "GetMaxOffsetResponseHeader",
@@ -34,7 +36,10 @@ ALL_HEADERS = [
     kind
     for module in (headers, client_headers)
     for kind in vars(module).values()
-    if isinstance(kind, type) and issubclass(kind, Header) and kind is not Header
+    if isinstance(kind, type)
+    and issubclass(kind, Header)
+    and kind is not Header
+    and kind.__name__ not in OUR_OWN_HEADERS
 ]
 
 
@@ -62,7 +67,7 @@ def our_fields(kind: type[Header]) -> dict[str, set[str]]:
     return {
         name: java_types(hints[attribute])
         for attribute, name in zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
-        if name not in OUR_OWN_FIELDS
+        if name not in OUR_OWN_FIELDS and (kind.__name__, name) not in OUR_OWN_FIELDS_OF
     }
 
 

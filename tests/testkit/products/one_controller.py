@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from controller_core.channel.connection import Connection
 from controller_core.groups.commands import Stamp
 from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey
@@ -83,10 +85,29 @@ class OneNode:
         assert found is not None
         return found
 
-    def broker(self, group: str = "b1", *, beats: bool = True, timeout_ms: int = 10_000) -> FakeBroker:
+    def broker(
+        self, group: str = "b1", *, cluster: str = "c1", beats: bool = True, timeout_ms: int = 10_000
+    ) -> FakeBroker:
         """Return a broker that speaks to this node; not started."""
         interval_s = 0.05 if beats else 3600.0
-        return FakeBroker([self.remoting], group, beat_interval_s=interval_s, timeout_ms=timeout_ms)
+        return FakeBroker(
+            [self.remoting], group, cluster=cluster, beat_interval_s=interval_s, timeout_ms=timeout_ms
+        )
+
+    @contextlib.asynccontextmanager
+    async def dialled_from(self, host: str) -> AsyncIterator[Connection]:
+        """Connect from a source address of loopback, which stands for a host."""
+        loop = asyncio.get_running_loop()
+        dialled = socket.socket()
+        dialled.setblocking(False)
+        dialled.bind((host, 0))
+        target, _, port = self.remoting.rpartition(":")
+        await loop.sock_connect(dialled, (target, int(port)))
+        _, connection = await loop.create_connection(Connection, sock=dialled)
+        try:
+            yield connection
+        finally:
+            connection.abort()
 
 
 @contextlib.asynccontextmanager

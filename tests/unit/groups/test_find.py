@@ -44,7 +44,8 @@ def test_an_alter_that_fits_no_group_or_both_is_refused_naming_the_clusters() ->
     reply = driver.apply(command).reply
     assert (reply.code, reply.ext) == (2005, {"newSyncStateSetEpoch": 0})
     assert reply.remark == (
-        "Broker-set: b1 exists in the clusters c1, c2, and the request does not tell which one is meant"
+        "Broker-set: b1 exists in the clusters c1, c2, and the request does not tell which one is meant: "
+        "name it in clusterName"
     )
 
 

@@ -20,11 +20,13 @@ class NamedMember(Body, frozen=True):
 
     Attributes:
         host: the address of its process, from which its heartbeats come.
+        cluster_name: its group's cluster; empty from an agent of an older release.
     """
 
     broker_name: str
     broker_id: JavaLong
     host: str
+    cluster_name: str = ""
 
 
 class NodeHeartbeat(Body, frozen=True):
@@ -64,6 +66,7 @@ def read_heartbeat(body: bytes) -> NodeHeartbeat:
     _check_count("NodeHeartbeat", len(read.members))
     for member in read.members:
         _check_text("NodeHeartbeat", member.broker_name, NAME_BYTES_MAX)
+        _check_text("NodeHeartbeat", member.cluster_name, NAME_BYTES_MAX)
         _check_text("NodeHeartbeat", member.host, ADDRESS_BYTES_MAX)
     return read
 

@@ -58,6 +58,7 @@ class HeartbeatReceiver:
 
     def __init__(self, state: GroupsState, clock: Clock) -> None:
         self._hosts: dict[int, str] = {}
+        self._channels_of: dict[str, set[int]] = {}
         self.table = LivenessTable(starting_ms=STARTING_MS, source_of=self.host_of)
         self.unregistered = LivenessTable(bounds=UNREGISTERED_BOUNDS, source_of=self.host_of)
         self.agents = NodeAgents()
@@ -70,7 +71,9 @@ class HeartbeatReceiver:
 
     def channel_opened(self, channel_id: int, peer: str) -> None:
         """Learn of a connection and the address of its other end."""
-        self._hosts[channel_id] = peer.rpartition(":")[0]
+        host = peer.rpartition(":")[0]
+        self._hosts[channel_id] = host
+        self._channels_of.setdefault(host, set()).add(channel_id)
 
     def host_of(self, channel_id: int) -> str:
         """Return the source address of an open connection; empty without one."""
@@ -184,9 +187,16 @@ class HeartbeatReceiver:
         if self.table.holders.count(channel_id):
             asyncio.get_running_loop().call_soon(self.channel_closed, channel_id)
         else:
-            self._hosts.pop(channel_id, None)
+            self._forget(channel_id)
         if deaths:
             self.on_deaths(deaths)
+
+    def _forget(self, channel_id: int) -> None:
+        host = self._hosts.pop(channel_id, None)
+        channels = set[int]() if host is None else self._channels_of[host]
+        channels.discard(channel_id)
+        if host is not None and not channels:
+            del self._channels_of[host]
 
     def node_verdict(self, key: ReplicaKey, timeout_ms: int, early_ms: int = 0) -> Verdict:
         """Return what the heartbeats of agents and member say about a member and its node."""
@@ -214,11 +224,24 @@ class HeartbeatReceiver:
         return () if group is None else self.table.alive_ids(group.key, captured(group))
 
     def cluster_of(self, channel_id: int, broker_name: str) -> str:
-        """Return the cluster that a connection's heartbeats named for this group.
+        """Return the cluster that the heartbeats of a connection, or of its host, named for this group.
 
-        Empty if they named none.
+        Empty if they named none or several. Why the host: a broker that spells a controller's address in two
+        ways has a second connection, without heartbeats.
         """
-        return self.table.cluster_of(channel_id, broker_name)
+        if told := self.table.cluster_of(channel_id, broker_name):
+            return told
+        if told := self.unregistered.cluster_of(channel_id, broker_name):
+            return told
+        if not (self._state.is_ambiguous(broker_name) or len(self.unregistered)):
+            return ""
+        clusters = {
+            key.cluster
+            for channel in self._channels_of.get(self.host_of(channel_id), ())
+            for table in (self.table, self.unregistered)
+            for key in table.holders.keys_named(channel, broker_name)
+        }
+        return clusters.pop() if len(clusters) == 1 else ""
 
     def beat_of(self, key: ReplicaKey) -> Beat | None:
         """Return the newest heartbeat of a member for display."""

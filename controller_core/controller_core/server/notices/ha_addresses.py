@@ -46,7 +46,7 @@ class HaAddresses:
         *,
         is_alive: Callable[[ReplicaKey], bool],
         leads: Callable[[], bool],
-        is_open: Callable[[str], bool],
+        is_open: Callable[[GroupKey], bool],
     ) -> None:
         self._state = state
         self._ask = ask
@@ -82,7 +82,7 @@ class HaAddresses:
             group = self._state.get(key)
             if group is None or not self._leads():
                 return
-            if group.master_address is None or self._is_open(key.broker_name):
+            if group.master_address is None or self._is_open(key):
                 continue  # Until the old master has stepped down, its slaves must stay connected to it.
             outside = self._outside(group)
             if not outside:

@@ -25,6 +25,7 @@ from contextlib import contextmanager
 
 from controller_core.channel.errors import ChannelError
 from controller_core.channel.refusals import RefusalLog, refusal
+from controller_core.groups.keys import GroupKey
 from controller_core.groups.replies import RoleNotice
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
@@ -46,28 +47,33 @@ class RoleChanges:
     def __init__(self, notifier: Notifier) -> None:
         self._notifier = notifier
         self._refusals = RefusalLog(_log)
-        self._open: dict[str, list[asyncio.Event]] = {}
+        self._open: dict[GroupKey, list[asyncio.Event]] = {}
 
     @contextmanager
-    def open(self, broker_name: str) -> Iterator[None]:
+    def open(self, key: GroupKey) -> Iterator[None]:
         """Keep the group's change open while the block runs."""
         done = asyncio.Event()
-        self._open.setdefault(broker_name, []).append(done)
+        self._open.setdefault(key, []).append(done)
         try:
             yield
         finally:
             done.set()
-            self._open[broker_name].remove(done)
-            if not self._open[broker_name]:
-                del self._open[broker_name]
+            self._open[key].remove(done)
+            if not self._open[key]:
+                del self._open[key]
 
-    def is_open(self, broker_name: str) -> bool:
+    @property
+    def any_open(self) -> bool:
+        """Whether a change of any group is open."""
+        return bool(self._open)
+
+    def is_open(self, key: GroupKey) -> bool:
         """Whether a change of this group's master is being decided or its notices wait."""
-        return broker_name in self._open
+        return key in self._open
 
-    async def settled(self, broker_name: str) -> None:
+    async def settled(self, key: GroupKey) -> None:
         """Wait until no change of this group is open."""
-        while changes := self._open.get(broker_name):
+        while changes := self._open.get(key):
             await changes[0].wait()
 
     async def tell(self, notices: Sequence[RoleNotice], old_master_id: int | None) -> None:

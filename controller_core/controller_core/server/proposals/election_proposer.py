@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from controller_core.groups.commands import ElectMaster
 from controller_core.groups.elections.first_elections import has_absurd_epoch, told_epoch
 from controller_core.groups.history import EventKind
+from controller_core.groups.keys import GroupKey
 from controller_core.groups.replies import GroupReply, Outcome
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.codes import ResponseCode
@@ -93,7 +94,7 @@ class ElectionProposer:
 
     async def _elect(self, command: ElectMaster) -> Outcome:
         try:
-            with self._changes.open(command.broker_name):
+            with self._changes.open(self._key_of(command)):
                 outcome = await self._guard_and_propose(command)
                 self._metrics.election(self._counted_group(command), _result_label(outcome), command.cause)
                 if outcome.reply.code == ResponseCode.SUCCESS:
@@ -121,16 +122,20 @@ class ElectionProposer:
             return Outcome(GroupReply(ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE, {}, remark))
         return await self._proposer.propose(guarded)
 
+    def _key_of(self, command: ElectMaster) -> GroupKey:
+        group = self._state.group_of(command)
+        return GroupKey(command.cluster, command.broker_name) if group is None else group.key
+
     def _is_known(self, command: ElectMaster) -> bool:
         """Return whether the leader's own election would fail for the reason that is recorded already."""
-        group = self._state.find_one(command.broker_name, command.cluster)
+        group = self._state.group_of(command)
         if not command.withheld or command.requester_id is not None or group is None:
             return False
         return group.master_id is None and group.failure_reason == command.withheld
 
     def _with_told_epoch(self, command: ElectMaster) -> ElectMaster:
         """Add the greatest epoch that living members tell, so that the election goes above it."""
-        group = self._state.find_one(command.broker_name, command.cluster)
+        group = self._state.group_of(command)
         if group is None:
             return command
         for member in command.alive:
@@ -149,7 +154,7 @@ class ElectionProposer:
 
         Unregistered names share one label, which bounds their number.
         """
-        group = self._state.find_one(command.broker_name, command.cluster)
+        group = self._state.group_of(command)
         return UNKNOWN_GROUP if group is None else group.key
 
 

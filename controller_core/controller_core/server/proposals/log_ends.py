@@ -86,7 +86,7 @@ class LogEnds:
             command: the election, with the ends of the last heartbeats.
             kept: log replicas that stay in the set, if every member of it acknowledges.
         """
-        group = self._state.find_one(command.broker_name, command.cluster)
+        group = self._state.group_of(command)
         if group is None or not must_ask(group, command):
             return command
         alive = {broker.id for broker in command.alive}

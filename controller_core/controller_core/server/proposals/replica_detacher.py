@@ -49,7 +49,7 @@ class ReplicaDetacher:
 
     async def detach_before(self, command: ElectMaster) -> tuple[BrokerId, ...]:
         """Return the living log replicas of the set that answered, when all have or their time is over."""
-        group = self._state.find_one(command.broker_name, command.cluster)
+        group = self._state.group_of(command)
         if group is None:
             return ()
         alive = {broker.id for broker in command.alive}

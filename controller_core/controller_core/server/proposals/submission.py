@@ -110,7 +110,7 @@ class CommandSubmitter:
         """Refuse another SyncStateSet that drops a replica which the election has just kept."""
         if not isinstance(command, AlterSyncStateSet):
             return None
-        group = self._state.find_one(command.broker_name, command.cluster)
+        group = self._state.group_of(command)
         if group is None:
             return None
         record = self._state.history.failover(group.key, group.master_epoch)

@@ -100,9 +100,13 @@ def is_forwarded(request: RemotingCommand) -> bool:
     return request.ext is not None and FORWARDED_BY_FIELD in request.ext
 
 
-def forwarded_cluster(request: RemotingCommand) -> str:
-    """Return the cluster that the sender's heartbeats named at the node that sent this on.
+def cluster_meant(request: RemotingCommand, told: Callable[[], str]) -> str:
+    """Return the cluster of the group that a request means; empty if nothing tells it.
 
-    Empty if they did not.
+    The request may name it (`clusterName`). Otherwise the heartbeats of its sender tell it: `told` returns
+    what they told this node, and a request that another node sent on carries what they told that one.
     """
-    return (request.ext or {}).get(CLUSTER_FIELD, "")
+    ext = request.ext or {}
+    if named := ext.get("clusterName", ""):
+        return named
+    return ext.get(CLUSTER_FIELD, "") if is_forwarded(request) else told()

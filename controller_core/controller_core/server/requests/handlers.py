@@ -52,7 +52,7 @@ from controller_core.server.requests.deadlines import Deadline
 from controller_core.server.requests.direct.direct_writes import DIRECT, DirectWrite
 from controller_core.server.requests.direct.follower_answers import FollowerAnswers
 from controller_core.server.requests.direct.waiting_request import WaitingRequest
-from controller_core.server.requests.forwarding import forwarded_cluster, is_forwarded
+from controller_core.server.requests.forwarding import cluster_meant, is_forwarded
 from controller_core.server.requests.interfaces import NodeReads, Submitter
 from controller_core.server.requests.leader_rule import LeaderRule
 from controller_core.server.requests.node_answers import NodeAnswers
@@ -145,7 +145,7 @@ class Handlers:
         if local is not None:
             return local(channel_id, request)
         read = self._reads.get(request.code)
-        if read is not None and not self._must_wait(request) and self._may_read():
+        if read is not None and not self._must_wait(channel_id, request) and self._may_read():
             reply = read(channel_id, request)
             if isinstance(reply, PreparedAnswer):
                 return reply
@@ -168,11 +168,18 @@ class Handlers:
         """Serve a request anew whose command was not proposed after all, or that another node must answer."""
         return self._by_leader(channel_id, waiting.request, waiting.deadline)
 
-    def _must_wait(self, request: RemotingCommand) -> bool:
+    def _must_wait(self, channel_id: int, request: RemotingCommand) -> bool:
         """Whether the answer would tell a broker of a new master before its turn (`notices.notice_order`)."""
-        if request.code != RequestCode.CONTROLLER_GET_REPLICA_INFO:
-            return False
-        return self._submitter.changes.is_open((request.ext or {}).get("brokerName", ""))
+        return self._awaited(channel_id, request) is not None
+
+    def _awaited(self, channel_id: int, request: RemotingCommand) -> GroupKey | None:
+        """Return the group whose open change a request must wait for; None if it must not wait."""
+        changes = self._submitter.changes
+        if request.code != RequestCode.CONTROLLER_GET_REPLICA_INFO or not changes.any_open:
+            return None
+        name = (request.ext or {}).get("brokerName", "")
+        key = self._find(name, self._cluster(channel_id, request, name))
+        return key if key is not None and changes.is_open(key) else None
 
     def _may_read(self) -> bool:
         """Say whether the applied state may be read now; asked of Raft once a millisecond.
@@ -196,15 +203,15 @@ class Handlers:
             return answers.answer(request, await self._as_leader(channel_id, request))
 
         def cluster() -> str:
-            return self._heartbeats.cluster_of(channel_id, (request.ext or {}).get("brokerName", ""))
+            return self._cluster(channel_id, request, (request.ext or {}).get("brokerName", ""))
 
         return await self._rule.serve(request, here, cluster, begun)
 
     async def _as_leader(self, channel_id: int, request: RemotingCommand) -> GroupReply | PreparedAnswer:
         read = self._reads.get(request.code)
         if read is not None:
-            if self._must_wait(request):
-                await self._submitter.changes.settled((request.ext or {}).get("brokerName", ""))
+            if (awaited := self._awaited(channel_id, request)) is not None:
+                await self._submitter.changes.settled(awaited)
             await self._node.read_barrier()
             reply = read(channel_id, request)
             if reply is not None:
@@ -253,6 +260,7 @@ class Handlers:
             names,
             self._heartbeats.table.is_alive,
             self._direct_address,
+            headers.SyncStateDataRequestHeader.from_ext(request.ext).cluster_name or "",
         )
 
     def _get_next_broker_id(self, _channel_id: int, request: RemotingCommand) -> GroupReply:
@@ -333,7 +341,7 @@ class Handlers:
 
     def _elect_master(self, channel_id: int, request: RemotingCommand) -> AnyCommand | GroupReply:
         header = headers.ElectMasterRequestHeader.from_ext(request.ext)
-        cluster = header.cluster_name or self._cluster(channel_id, request, header.broker_name)
+        cluster = self._cluster(channel_id, request, header.broker_name)
         if not header.designate_elect and header.broker_id != headers.BROKER_ID_NONE:
             key = ReplicaKey(cluster, header.broker_name, BrokerId(header.broker_id))
             self._heartbeats.proof_of_life(_own_channel(channel_id, request), key)
@@ -351,14 +359,14 @@ class Handlers:
         header = headers.ElectMasterRequestHeader.from_ext(request.ext)
         if header.designate_elect or header.broker_id == headers.BROKER_ID_NONE:
             return None
-        cluster = header.cluster_name or self._cluster(channel_id, request, header.broker_name)
+        cluster = self._cluster(channel_id, request, header.broker_name)
         key = ReplicaKey(cluster, header.broker_name, BrokerId(header.broker_id))
         self._heartbeats.proof_of_life(_own_channel(channel_id, request), key)
         return await self._first_elections.refusal(key)
 
     def _clean_broker_data(self, channel_id: int, request: RemotingCommand) -> AnyCommand:
         header = headers.CleanControllerBrokerDataRequestHeader.from_ext(request.ext)
-        cluster = header.cluster_name or self._cluster(channel_id, request, header.broker_name)
+        cluster = self._cluster(channel_id, request, header.broker_name)
         return self._maker.clean_broker_data(header, cluster)
 
     def _held(self, cluster: str, broker_name: str) -> GroupReply | None:
@@ -377,7 +385,7 @@ class Handlers:
         return GroupReply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, {}, remark)
 
     def _cluster(self, channel_id: int, request: RemotingCommand, broker_name: str) -> str:
-        return forwarded_cluster(request) or self._heartbeats.cluster_of(channel_id, broker_name)
+        return cluster_meant(request, lambda: self._heartbeats.cluster_of(channel_id, broker_name))
 
     def _find(self, broker_name: str, cluster: str) -> GroupKey | None:
         group = self._machine.state.find_one(broker_name, cluster)

@@ -57,7 +57,7 @@ class NodeRequests:
         An agent may know an old address of a member, which another pod has now.
         """
         for member in heartbeat.members:
-            group = self._state.find_one(member.broker_name)
+            group = self._state.find_one(member.broker_name, member.cluster_name)
             if group is None:
                 continue
             key = ReplicaKey(*group.key, BrokerId(member.broker_id))

@@ -34,6 +34,7 @@ import hmac
 import ipaddress
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from controller_core.channel.log_rate import LogRate
@@ -49,7 +50,7 @@ from controller_core.remoting.nodes.token import TOKEN_FIELD, node_token
 from controller_core.server.common.certificate_names import PeerCertificate, is_administrator
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.requests.answers import not_leader
-from controller_core.server.requests.forwarding import is_forwarded
+from controller_core.server.requests.forwarding import cluster_meant, is_forwarded
 from controller_core.server.requests.interfaces import NodeReads
 from controller_core.server.settings.config import Settings
 from controller_core.server.settings.live_config import LiveConfig
@@ -128,8 +129,8 @@ class SenderRules:
             return None
         try:
             header = headers.AlterSyncStateSetRequestHeader.from_ext(request.ext)
-            cluster = self._heartbeats.cluster_of(channel_id, header.broker_name)
-            group = self._state.find_one(header.broker_name, cluster)
+            told = partial(self._heartbeats.cluster_of, channel_id, header.broker_name)
+            group = self._state.find_one(header.broker_name, cluster_meant(request, told))
         except (HeaderError, AmbiguousGroupError):
             return None  # judged, and refused, like every such request
         master = None if group is None else ReplicaKey(*group.key, BrokerId(header.master_broker_id))

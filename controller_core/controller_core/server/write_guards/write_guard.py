@@ -113,11 +113,11 @@ class SwitchoverRefusedError(Exception):
 class OpenChanges(Protocol):
     """What this asks about changes of master."""
 
-    def is_open(self, broker_name: str) -> bool:
+    def is_open(self, key: GroupKey) -> bool:
         """Whether a change of this group's master is being decided or told."""
         ...
 
-    async def settled(self, broker_name: str) -> None:
+    async def settled(self, key: GroupKey) -> None:
         """Wait until no change of this group is open."""
         ...
 
@@ -174,7 +174,7 @@ class WriteGuards:
             SwitchoverRefusedError: the guard cannot be set, or its slaves do not catch up in time.
             NotLeaderError, CommandDroppedError, ProposalLostError: as `Node.propose`.
         """
-        group = self._state.find_one(command.broker_name, command.cluster)
+        group = self._state.group_of(command)
         if group is None or group.master_id is None or not would_replace(group, command):
             return command
         address = group.master_address or ""
@@ -211,7 +211,7 @@ class WriteGuards:
 
     def lift_of(self, command: ElectMaster) -> None:
         """Do the same for the group of an election."""
-        group = self._state.find_one(command.broker_name, command.cluster)
+        group = self._state.group_of(command)
         if group is not None:
             self.lift(group.key)
 
@@ -332,9 +332,9 @@ class WriteGuards:
 
     async def _set_back(self, member: ReplicaKey) -> bool:
         """Do it once no change is open; return False if one was opened before it was our turn."""
-        await self._changes.settled(member.broker_name)
+        await self._changes.settled(member.group)
         async with self._lock(member.group):
-            if self._changes.is_open(member.broker_name):
+            if self._changes.is_open(member.group):
                 return False
             group = self._state.get(member.group)
             setting = None if group is None else group.write_guards.get(member.broker_id)

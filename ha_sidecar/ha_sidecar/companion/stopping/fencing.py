@@ -134,7 +134,7 @@ class Fencing:
             return False
         try:
             async with asyncio.timeout(ROUND_TIMEOUT_S):
-                found = await ask_group(self._controllers, self._config.group)
+                found = await ask_group(self._controllers, self._config.cluster, self._config.group)
         except (ControllersUnavailableError, AskError, RemotingProtocolError, TimeoutError) as error:
             # They answer and have no leader: no election happens until they have one, and then they answer
             # the question too.

@@ -232,7 +232,7 @@ class Leasing:
             asked_ms = _now_ms()
             try:
                 async with asyncio.timeout(TIMEOUT_S):
-                    self._group = await ask_group(self._controllers, self._config.group)
+                    self._group = await ask_group(self._controllers, self._config.cluster, self._config.group)
                 self._group_asked_ms = asked_ms
                 if self._mark is not None:
                     # It may have become known while the broker stands still and is not asked.

@@ -6,10 +6,10 @@ that do not answer are part of the observation, not an error; an API server that
 
 import asyncio
 import base64
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
@@ -23,6 +23,7 @@ from rocketmq_operator.api.names import (
     CLUSTER_KIND,
     CLUSTER_LABEL,
     COMPONENT_LABEL,
+    CONTROLLERS_FINALIZER,
     FAILOVER_KIND,
     GROUP_KIND,
     GROUP_LABEL,
@@ -37,36 +38,31 @@ from rocketmq_operator.clients.api import (
     ControllerApi,
     Json,
     KubeApi,
-    PeerUnavailableError,
     RequestRefusedError,
 )
 from rocketmq_operator.clients.controllers_trust import ControllersTrust
 from rocketmq_operator.handlers.observing.certificates import observe_tls
 from rocketmq_operator.handlers.observing.claims import BrokerNameClaims
+from rocketmq_operator.handlers.observing.controllers import (
+    ControllersView,
+    ask_about_group,
+    clusters_that_name,
+    observe_controllers,
+    observe_shared,
+    sharing_cluster,
+)
 from rocketmq_operator.plan.cluster.children import CONTROLLER, NAME_SERVER
 from rocketmq_operator.plan.cluster.observed import ClusterSecrets, ObservedCluster
-from rocketmq_operator.plan.cluster.observed_controllers import (
-    ObservedControllers,
-    leader_ordinal,
-    parse_controllers,
-)
 from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.endpoints import ControllersHome, controllers_home
 from rocketmq_operator.plan.common.objects import BROKER, ObjectKey, Owner, by_key, cluster_ip
-from rocketmq_operator.plan.common.observation import ObservationError
 from rocketmq_operator.plan.common.report_servers import parse_report_servers
-from rocketmq_operator.plan.group.observed import (
-    ObservedGroup,
-    ReportedFailover,
-    ReportedGroup,
-    parse_failover,
-    parse_group,
-)
+from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.pods.observed import parse_pod
 from rocketmq_operator.plan.report.allowed import NOTHING_ALLOWED, AllowedInReports
 from rocketmq_operator.plan.tls.controllers import TlsMode, tls_mode
 from rocketmq_operator.plan.tls.observed import NO_TLS, ObservedTls
 
-_LOG: Final = logging.getLogger(__name__)
 _VALUE_CHARS_MAX: Final = 64
 """Shown of a value that is refused."""
 
@@ -122,13 +118,17 @@ class Environment:
 
 
 async def get_unless_deleted(environment: Environment, kind: str, namespace: str, name: str) -> Json | None:
-    """Return a resource, None if it is gone or going.
+    """Return a resource, None if it is gone or going; one whose deletion is held is there.
 
     Raises:
         PeerUnavailableError: the API server does not answer.
     """
     resource = await environment.kube.get(kind, namespace, name)
-    return None if resource is None or "deletionTimestamp" in resource["metadata"] else resource
+    if resource is None:
+        return None
+    metadata = resource["metadata"]
+    is_held = CONTROLLERS_FINALIZER in metadata.get("finalizers", [])
+    return None if "deletionTimestamp" in metadata and not is_held else resource
 
 
 async def observe_cluster(environment: Environment, namespace: str, name: str) -> ObservedCluster | None:
@@ -142,11 +142,15 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
     if resource is None:
         environment.note_certificates(namespace, name, NO_TLS)
         return None
-    spec = cluster_spec(resource)
+    spec, own = cluster_spec(resource), sharing_cluster(resource)
+    shared, home = None, own.home
+    if spec.controllers.ref is not None:
+        read_secret = partial(_secret, environment)
+        shared = await observe_shared(environment.kube, read_secret, namespace, name, spec)
     # Why by name: permission to list Secrets is permission to read all of them.
     (secret, credentials), (pods, name_server_pods, claims, *lists) = await asyncio.gather(
         asyncio.gather(
-            _token_secret(environment, namespace, name),
+            _no_secret() if shared else _token_secret(environment, namespace, name),
             _credentials_secret(environment, namespace, name, spec),
         ),
         asyncio.gather(
@@ -159,14 +163,18 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
     found = [item for items in lists for item in items]
     found += [one for one in (secret, credentials) if one is not None]
     children = by_key(item for item in found if GROUP_LABEL not in _labels(item))
-    token = token_of(secret) or environment.new_token()
-    known = credentials_of(credentials)
+    token = token_of(shared.token if shared else secret) or environment.new_token()
+    # The controllers sign with the user of their cluster, so that of another one that uses them is the same.
+    known = credentials_of(credentials) or (credentials_of(shared.credentials) if shared else None)
     password = "" if not spec.has_users else environment.new_token() if known is None else known.password
-    environment.trust.note(namespace, name, children.get(ObjectKey("ConfigMap", names.trust(name))))
+    trust = shared.trust if shared else children.get(ObjectKey("ConfigMap", names.trust(name)))
+    may_ask = shared is None or shared.may_use
+    if may_ask:  # What another cluster may not use, it must not change either.
+        environment.trust.note(*home, trust)
     parsed_pods = {pod.name: pod for pod in map(parse_pod, pods)}
     live = children.get(ObjectKey("StatefulSet", names.controllers(name)))
     tls = NO_TLS
-    if tls_mode(spec.tls, live, parsed_pods.values()) is not TlsMode.DISABLED:
+    if shared is None and tls_mode(spec.tls, live, parsed_pods.values()) is not TlsMode.DISABLED:
         tls = await _tls(environment, namespace, name, spec)
         children |= by_key(tls.secrets.values())
     environment.note_certificates(namespace, name, tls)
@@ -181,16 +189,24 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
             item for item in found if item["kind"] == "Service" and GROUP_LABEL in _labels(item)
         ),
         secrets=ClusterSecrets(token, password),
-        controllers=await _observe_controllers(environment.controllers_of(namespace, name, token)),
+        sharing=own,
+        provider=None if shared is None else shared.provider,
+        candidates=await clusters_that_name(environment.kube, own),
+        controllers=await observe_controllers(environment.controllers_of(*home, token)) if may_ask else None,
         pods=parsed_pods,
         tls=tls,
         name_server_pods={pod.name: pod for pod in map(parse_pod, name_server_pods)},
         claims={claim["metadata"]["name"]: claim for claim in claims if GROUP_LABEL not in _labels(claim)},
-        brokers_ready=sum(
-            item.get("status", {}).get("readyReplicas", 0)
-            for item in found
-            if item["kind"] == "StatefulSet" and _labels(item).get(COMPONENT_LABEL) == BROKER
-        ),
+        brokers_ready=_ready_brokers(found),
+    )
+
+
+def _ready_brokers(found: Iterable[Json]) -> int:
+    """Return how many brokers of all groups are ready."""
+    return sum(
+        item.get("status", {}).get("readyReplicas", 0)
+        for item in found
+        if item["kind"] == "StatefulSet" and _labels(item).get(COMPONENT_LABEL) == BROKER
     )
 
 
@@ -208,11 +224,10 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
     status = BrokerGroupStatus.model_validate(resource.get("status") or {})
     labels = {CLUSTER_LABEL: spec.cluster, GROUP_LABEL: name}
     kinds = (*GROUP_KINDS, "Pod", FAILOVER_KIND.kind)
-    (cluster, trust, secret), (*services, report_servers), (*children, pods, records) = await asyncio.gather(
+    (cluster, trust), (*services, report_servers), (*children, pods, records) = await asyncio.gather(
         asyncio.gather(
             environment.kube.get(CLUSTER_KIND.kind, namespace, spec.cluster),
             environment.kube.get("ConfigMap", namespace, names.trust(spec.cluster)),
-            _token_secret(environment, namespace, spec.cluster),
         ),
         # Why by component: by the cluster's label alone come the Services of all its groups too. Why by
         # cluster, the chart's report server too: the reflections hold only objects with its label, and each
@@ -228,10 +243,22 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
         asyncio.gather(*(environment.kube.find(kind, namespace, labels) for kind in kinds)),
     )
     cluster_ = None if cluster is None else cluster_spec(cluster)
-    environment.trust.note(namespace, spec.cluster, trust)
-    controllers_answered, group, failovers = await _ask_controllers(
-        environment, namespace, name, spec.cluster, (cluster_, token_of(secret))
-    )
+    home, may_ask = ControllersHome(namespace, spec.cluster), cluster_ is not None
+    shared_services: tuple[Json, ...] = ()
+    if cluster_ is not None and cluster_.controllers.ref is not None:
+        read_secret = partial(_secret, environment)
+        shared = await observe_shared(environment.kube, read_secret, namespace, spec.cluster, cluster_)
+        home = controllers_home(spec.cluster, namespace, cluster_)
+        cluster_, trust, secret, shared_services = shared.spec, shared.trust, shared.token, shared.services
+        may_ask = shared.may_use
+    else:
+        secret = None if cluster_ is None else await _token_secret(environment, *home)
+    answer: ControllersView = (False, None, ())
+    if may_ask:
+        environment.trust.note(*home, trust)
+        controllers = environment.controllers_of(*home, token_of(secret))
+        answer = await ask_about_group(controllers, spec.cluster, name)
+    controllers_answered, group, failovers = answer
     return ObservedGroup(
         now=environment.now(),
         owner=owner_of(resource, GROUP_KIND.kind),
@@ -239,7 +266,11 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
         spec=spec,
         status=status,
         cluster=cluster_,
-        cluster_addresses={one["metadata"]["name"]: cluster_ip(one) for found in services for one in found},
+        cluster_addresses={
+            one["metadata"]["name"]: cluster_ip(one)
+            for found in (*services, shared_services)
+            for one in found
+        },
         children=by_key(item for items in children for item in items),
         pods={pod.name: pod for pod in map(parse_pod, pods)},
         controllers_answered=controllers_answered,
@@ -253,9 +284,15 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
 
 async def controllers_for(environment: Environment, observed: ObservedGroup) -> ControllerApi:
     """Return the client for the controllers of a group's cluster, with the token that changes need."""
-    namespace, cluster = observed.owner.namespace, observed.spec.cluster
-    secret = await _token_secret(environment, namespace, cluster)
-    return environment.controllers_of(namespace, cluster, token_of(secret))
+    home = ControllersHome(observed.owner.namespace, observed.spec.cluster)
+    if observed.cluster is not None:
+        home = controllers_home(home.cluster, home.namespace, observed.cluster)
+    secret = await _token_secret(environment, *home)
+    return environment.controllers_of(*home, token_of(secret))
+
+
+async def _no_secret() -> None:
+    """Read nothing: the controllers of another cluster have their Secret there."""
 
 
 async def _token_secret(environment: Environment, namespace: str, cluster: str) -> Json | None:
@@ -352,41 +389,3 @@ async def _credentials_secret(
     if not spec.has_users:
         return None
     return await _secret(environment, namespace, cluster, names.credentials_secret(cluster))
-
-
-async def _observe_controllers(controllers: ControllerApi) -> ObservedControllers | None:
-    try:
-        nodes = await controllers.nodes()
-        leader = leader_ordinal(nodes)
-        return parse_controllers(nodes, None if leader is None else await controllers.members(leader))
-    except (PeerUnavailableError, KeyError, TypeError, ValueError) as error:
-        _LOG.debug("controllers: %r", error)
-        return None
-
-
-ControllersView = tuple[bool, ReportedGroup | None, tuple[ReportedFailover, ...]]
-
-
-async def _ask_controllers(
-    environment: Environment,
-    namespace: str,
-    name: str,
-    cluster: str,
-    access: tuple[RocketMQClusterSpec | None, str],
-) -> ControllersView:
-    """Return whether a controller answered, the group and its failovers."""
-    spec, token = access
-    if spec is None:
-        return False, None, ()
-    controllers = environment.controllers_of(namespace, cluster, token)
-    try:
-        group, failovers = await asyncio.gather(
-            controllers.group(cluster, name), controllers.failovers(cluster, name)
-        )
-        return True, None if group is None else parse_group(group), _failovers(failovers)
-    except (PeerUnavailableError, ObservationError):
-        return False, None, ()
-
-
-def _failovers(values: Sequence[Json]) -> tuple[ReportedFailover, ...]:
-    return tuple(sorted(map(parse_failover, values), key=lambda one: -one.new_epoch))

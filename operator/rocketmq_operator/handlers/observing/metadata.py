@@ -35,6 +35,7 @@ from rocketmq_operator.handlers.observing.clusters_and_groups import (
 )
 from rocketmq_operator.plan.cluster.children import NAME_SERVER
 from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.endpoints import controllers_home
 from rocketmq_operator.plan.common.objects import cluster_ip
 from rocketmq_operator.plan.common.observation import ObservationError
 from rocketmq_operator.plan.group.observed import parse_group
@@ -79,7 +80,8 @@ async def observe_metadata(
         what = (kind, name_in_brokers)
         groups = await _groups(environment, namespace, what, spec, (found, credentials))
         if deleting is not None:
-            name_servers = await _name_servers(environment, namespace, spec.cluster)
+            external = found.name_servers.external
+            name_servers = external or await _name_servers(environment, namespace, spec.cluster)
     return ObservedMetadata(
         now=environment.now(),
         owner=owner_of(resource, kind),
@@ -130,7 +132,8 @@ async def _groups(
         for one in found
         if one["spec"]["cluster"] == spec.cluster and "deletionTimestamp" not in one["metadata"]
     }
-    controllers = environment.controllers_of(namespace, spec.cluster, _NO_TOKEN)
+    home = controllers_home(spec.cluster, namespace, cluster)
+    controllers = environment.controllers_of(*home, _NO_TOKEN)
 
     async def one(group: str) -> GroupMetadata:
         if group not in paused:

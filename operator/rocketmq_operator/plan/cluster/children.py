@@ -23,7 +23,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from controller_core.remoting.nodes.token import node_token
-from rocketmq_operator.api.cluster import NODE_TIMEOUT_MS_DEFAULT, RocketMQClusterSpec
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.clusters.controllers import NODE_TIMEOUT_MS_DEFAULT
 from rocketmq_operator.api.common import Placement
 from rocketmq_operator.plan.cluster.observed import ClusterSecrets
 from rocketmq_operator.plan.common import names, parts
@@ -85,8 +86,8 @@ def cluster_children(
     credentials = (_credentials(owner, secrets.password),) if spec.has_users else ()
     return (
         *credentials,
-        *_of_controllers(owner, spec, secrets.token, peers, mode),
-        *_name_servers(owner, spec),
+        *(() if spec.controllers.ref else _of_controllers(owner, spec, secrets.token, peers, mode)),
+        *(() if spec.name_servers.external else _name_servers(owner, spec)),
     )
 
 

@@ -75,6 +75,10 @@ class ControllerSetChange:
     plan: ResourcePlan = NO_STEPS
 
 
+NO_CONTROLLERS: Final = ControllerSetChange(0)
+"""Of a cluster that uses another one's controllers."""
+
+
 def next_change(observed: ObservedCluster) -> ControllerSetChange:
     """Return the first line of the table that holds."""
     wanted = observed.spec.controllers.replicas

@@ -77,13 +77,17 @@ def quorum_finding(
 ) -> Finding:
     """Return whether the requested number of controllers is ready and votes."""
     observed_controllers, wanted = observed.controllers, observed.spec.controllers.replicas
-    members = [names.controller(observed.owner.name, ordinal) for ordinal in range(wanted)]
+    has_own = observed.spec.controllers.ref is None
+    members = [names.controller(observed.owner.name, ordinal) for ordinal in range(wanted)] if has_own else []
     if observed_controllers is None:
         text = with_causes("no controller answers", troubles, members)
         return make_finding("QuorumHealthy", holds=False, reason="ControllersUnreachable", message=text)
     if not observed_controllers.leader:
         text = with_causes("the controllers have no leader", troubles, members)
         return make_finding("QuorumHealthy", holds=False, reason="NoLeader", message=text)
+    if observed.spec.controllers.ref is not None:
+        text = f"the controllers of {observed.sharing.home} have a leader"
+        return make_finding("QuorumHealthy", holds=True, reason="OfAnotherCluster", message=text)
     if plan.wait is not None and plan.wait.reason in CHANGES:
         return make_finding("QuorumHealthy", holds=False, reason=plan.wait.reason, message=plan.wait.message)
     if ready < wanted:

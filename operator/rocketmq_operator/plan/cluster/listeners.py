@@ -18,7 +18,7 @@ from rocketmq_operator.api.listeners import INTERNAL, ListenerSpec, ListenerStat
 from rocketmq_operator.api.names import COMPONENT_LABEL, LISTENER_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
-from rocketmq_operator.plan.common import names, parts
+from rocketmq_operator.plan.common import endpoints, names, parts
 from rocketmq_operator.plan.common.listeners import REMOTING, ROUTES, host_port, outside_address, service_spec
 from rocketmq_operator.plan.common.objects import (
     BROKER,
@@ -109,7 +109,7 @@ def route_front_deployment(
         "controller-core",
         "route-front",
         "--name-servers",
-        names.name_server_addresses(owner.name, owner.namespace, spec.name_servers.replicas),
+        endpoints.name_server_addresses(owner.name, owner.namespace, spec),
         "--addresses",
         f"{names.CONFIG_PATH}/{ADDRESSES_FILE}",
     ]
@@ -141,7 +141,7 @@ def listener_statuses(observed: ObservedCluster) -> tuple[ListenerStatus, ...]:
     """Return what applications need to know, inside first."""
     owner, spec = observed.owner, observed.spec
     all_brokers = len(inside_addresses(observed))
-    servers = names.name_server_addresses(owner.name, owner.namespace, spec.name_servers.replicas)
+    servers = endpoints.name_server_addresses(owner.name, owner.namespace, spec)
     inside = ListenerStatus(name=INTERNAL, type="ClusterIP", address=servers)
     return (inside, *(_status(observed, listener, all_brokers) for listener in spec.listeners))
 

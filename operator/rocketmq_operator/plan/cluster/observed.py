@@ -6,6 +6,7 @@ from datetime import datetime
 
 from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
 from rocketmq_operator.plan.cluster.observed_controllers import ObservedControllers
+from rocketmq_operator.plan.cluster.shared_controllers import SharingCluster, users_of
 from rocketmq_operator.plan.common.objects import Children, Live, ObjectKey, Owner
 from rocketmq_operator.plan.common.ownership import NO_LOOKUP, NameLookup
 from rocketmq_operator.plan.pods.events import ObservedEvent
@@ -40,6 +41,9 @@ class ObservedCluster:
         group_services: Services of all its groups, by kind and name.
         proxy_pods: of its proxies, by name; read only if some are not ready.
         tls: certificates; empty if the controllers speak plain TCP.
+        sharing: the cluster itself, as clusters need it that share controllers with it.
+        provider: the cluster of `controllers.ref`; None without one.
+        candidates: clusters that name the controllers of this one.
         events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.event_queries`
             asks.
     """
@@ -52,6 +56,7 @@ class ObservedCluster:
     children: Children
     secrets: ClusterSecrets
     controllers: ObservedControllers | None
+    sharing: SharingCluster
     pods: Mapping[str, ObservedPod]
     claims: Mapping[str, Live]
     brokers_ready: int
@@ -60,4 +65,11 @@ class ObservedCluster:
     group_services: Children = field(default_factory=dict)
     proxy_pods: Mapping[str, ObservedPod] = field(default_factory=dict)
     tls: ObservedTls = NO_TLS
+    provider: SharingCluster | None = None
+    candidates: tuple[SharingCluster, ...] = ()
     events: Mapping[ObjectKey, tuple[ObservedEvent, ...]] = field(default_factory=dict)
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        """NAMESPACE/NAME of each other cluster that uses the controllers of this one."""
+        return users_of(self.sharing, self.candidates)

@@ -30,6 +30,8 @@ def _present(addresses: Mapping[str, str]) -> dict[str, str]:
 
 def observed_mode(observed: ObservedCluster) -> TlsMode:
     """Return the mode of TLS that the controllers should have now."""
+    if observed.spec.controllers.ref is not None:
+        return TlsMode.DISABLED
     live = observed.children.get(ObjectKey("StatefulSet", names.controllers(observed.owner.name)))
     return tls_mode(observed.spec.tls, live, observed.pods.values())
 

@@ -26,7 +26,7 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Placement
 from rocketmq_operator.api.names import COMPONENT_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
-from rocketmq_operator.plan.common import names, parts
+from rocketmq_operator.plan.common import endpoints, names, parts
 from rocketmq_operator.plan.common.java import JAVA_RUN, java_options
 from rocketmq_operator.plan.common.objects import (
     BROKER,
@@ -72,7 +72,7 @@ def proxy_children(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
 
 def hosts_needed(owner: Owner, spec: RocketMQClusterSpec) -> tuple[str, ...]:
     """Return the DNS names that proxies in pods of their own are configured with."""
-    return names.name_server_hosts(owner.name, owner.namespace, spec.name_servers.replicas)
+    return endpoints.name_server_hosts(owner.name, owner.namespace, spec)
 
 
 def proxy_deployment(owner: Owner, spec: RocketMQClusterSpec, hosts: Mapping[str, str]) -> Json:

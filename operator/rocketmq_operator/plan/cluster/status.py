@@ -15,6 +15,7 @@ from rocketmq_operator.plan.cluster.listeners import (
 )
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.cluster.observed_pods import observed_mode, pod_refusal
+from rocketmq_operator.plan.cluster.shared_controllers import IN_USE, deletion_finding
 from rocketmq_operator.plan.cluster.trouble import cluster_troubles
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import ResourcePlan
@@ -43,7 +44,8 @@ def cluster_status(observed: ObservedCluster, plan: ResourcePlan) -> RocketMQClu
     name_servers = _ready(observed, names.name_servers(name))
     proxies = _ready(observed, names.proxies(name))
     has_proxy_pods = observed.spec.proxy.mode is ProxyMode.CLUSTER
-    wanted = observed.spec.controllers.replicas
+    wanted, external = observed.spec.controllers.replicas, observed.spec.name_servers.external
+    has_own_controllers = observed.spec.controllers.ref is None
     troubles = cluster_troubles(observed)
     listeners = listener_statuses(observed)
     works_for = [
@@ -52,16 +54,14 @@ def cluster_status(observed: ObservedCluster, plan: ResourcePlan) -> RocketMQClu
         _proxy_ready(observed, proxies, troubles),
         listeners_finding(listeners),
     ]
-    certificates = certificates_finding(
-        observed.tls, observed_mode(observed), names.controller_certificates(name), observed.now
-    )
     findings = [
         *works_for,
-        certificates,
+        _certificates(observed),
         progressing(plan, troubles, works_for),
         _version_finding(observed.spec.version),
         accepted_finding(pod_refusal(observed)),
         paused_finding(paused=observed.spec.paused),
+        *([] if (held := deletion_finding(observed.sharing, observed.users)) is None else [held]),
     ]
     conditions = merge_findings(
         observed.status.conditions, findings, generation=observed.generation, now=observed.now
@@ -74,9 +74,13 @@ def cluster_status(observed: ObservedCluster, plan: ResourcePlan) -> RocketMQClu
         version=observed.spec.version,
         leader=observed.controllers.leader if observed.controllers else "",
         term=observed.controllers.term if observed.controllers else 0,
-        controllers=f"{controllers}/{wanted}",
-        members=controllers_status.controller_statuses(observed),
-        name_servers=f"{name_servers}/{observed.spec.name_servers.replicas}",
+        controllers=f"{controllers}/{wanted}" if has_own_controllers else "",
+        controllers_of="" if has_own_controllers else str(observed.sharing.home),
+        controllers_used_by=observed.users,
+        members=controllers_status.controller_statuses(observed) if has_own_controllers else (),
+        name_servers=f"{len(external)} external"
+        if external
+        else f"{name_servers}/{observed.spec.name_servers.replicas}",
         proxies=f"{proxies}/{observed.spec.proxy.replicas}" if has_proxy_pods else "",
         listeners=listeners,
         addresses=addresses_column(listeners),
@@ -99,17 +103,32 @@ def _cluster_ready(
     if observed.spec.paused and observed.controllers is None:
         return make_finding("Ready", holds=None, reason="Paused", message="spec.paused is true")
     has_leader = observed.controllers is not None and bool(observed.controllers.leader)
-    harmless = {"Paused", *CHANGES, *([REFUSED] if has_leader else [])}
+    harmless = {"Paused", IN_USE, *CHANGES, *([REFUSED] if has_leader else [])}
     if plan.wait is not None and plan.wait.reason not in harmless:
         return make_finding("Ready", holds=False, reason=plan.wait.reason, message=plan.wait.message)
     if observed.controllers is None or not observed.controllers.leader:
         text = with_causes("no controller knows of a leader", troubles)
         return make_finding("Ready", holds=False, reason="NoQuorum", message=text)
-    if name_servers == 0:
+    external = observed.spec.name_servers.external
+    if name_servers == 0 and not external:
         text = with_causes("no name server is ready", troubles)
         return make_finding("Ready", holds=False, reason="NoNameServer", message=text)
-    text = f"{controllers} controllers and {name_servers} name servers are ready"
+    whose = f"{controllers} controllers"
+    if observed.spec.controllers.ref is not None:
+        whose = f"the controllers of {observed.sharing.home}"
+    if external:
+        text = f"{whose} are ready; {len(external)} name servers are external and not looked at"
+        return make_finding("Ready", holds=True, reason="Serving", message=text)
+    text = f"{whose} and {name_servers} name servers are ready"
     return make_finding("Ready", holds=True, reason="Serving", message=text)
+
+
+def _certificates(observed: ObservedCluster) -> Finding:
+    if observed.spec.controllers.ref is not None:
+        text = f"see RocketMQCluster {observed.sharing.home}, which has the controllers"
+        return make_finding("CertificatesValid", holds=None, reason="OfAnotherCluster", message=text)
+    secret = names.controller_certificates(observed.owner.name)
+    return certificates_finding(observed.tls, observed_mode(observed), secret, observed.now)
 
 
 def _proxy_ready(observed: ObservedCluster, ready: int, troubles: Sequence[MemberTrouble]) -> Finding:

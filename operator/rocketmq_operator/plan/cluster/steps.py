@@ -16,6 +16,7 @@ from rocketmq_operator.api.names import COMPONENT_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.cluster.children import cluster_children, controller_set
 from rocketmq_operator.plan.cluster.controller_members import (
+    NO_CONTROLLERS,
     listed_peer_count,
     next_change,
     why_volume_is_needed,
@@ -30,6 +31,7 @@ from rocketmq_operator.plan.cluster.listeners import (
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.cluster.observed_pods import known_addresses, observed_mode, pod_refusal
 from rocketmq_operator.plan.cluster.proxies import PROXY, hosts_needed, proxy_children, proxy_deployment
+from rocketmq_operator.plan.cluster.shared_controllers import held_deletion, hold, why_not_yet
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import (
     NO_STEPS,
@@ -53,10 +55,24 @@ _NOT_NEEDED: Final = {PROXY: "no proxy needs it", ROUTE_FRONT: "no listener need
 
 
 def cluster_plan(observed: ObservedCluster) -> ResourcePlan:
-    """Return the plan for a cluster."""
+    """Return the plan for a cluster.
+
+    A cluster that is being deleted while others use its controllers is worked on until they are gone.
+    """
+    sharing, users = observed.sharing, observed.users
+    if sharing.is_deleted and not users:
+        return ResourcePlan((hold(observed.owner, is_held=False),))
     if observed.spec.paused:
         return ResourcePlan((), PAUSED)
+    held = (hold(observed.owner, is_held=bool(users)),) if sharing.is_held != bool(users) else ()
+    wait = held_deletion(users) if sharing.is_deleted else None
+    return first_until_wait((ResourcePlan(held), _work(observed), ResourcePlan((), wait)))
+
+
+def _work(observed: ObservedCluster) -> ResourcePlan:
     owner, spec = observed.owner, observed.spec
+    if spec.controllers.ref is not None and (wait := why_not_yet(observed.provider, observed.sharing)):
+        return ResourcePlan((), wait)
     claims = {ObjectKey("PersistentVolumeClaim", name): live for name, live in observed.claims.items()}
     known = {**observed.children, **claims}
     if (
@@ -73,8 +89,9 @@ def cluster_plan(observed: ObservedCluster) -> ResourcePlan:
                 ResourcePlan((), refused),
             )
         )
-    members = next_change(observed)
-    peers = listed_peer_count(observed, members.replicas)
+    has_own = spec.controllers.ref is None
+    members = next_change(observed) if has_own else NO_CONTROLLERS
+    peers = listed_peer_count(observed, members.replicas) if has_own else 0
     mode = observed_mode(observed)
     wanted = (
         *_trust(observed, mode),
@@ -87,7 +104,7 @@ def cluster_plan(observed: ObservedCluster) -> ResourcePlan:
         (
             _certificates(observed, mode),
             child_steps(owner, wanted, observed.children),
-            _controller_set(observed, members.replicas, mode),
+            _controller_set(observed, members.replicas, mode) if has_own else NO_STEPS,
             _proxies(observed),
             _route_fronts(observed),
             _leftovers(observed, wanted),
@@ -95,7 +112,7 @@ def cluster_plan(observed: ObservedCluster) -> ResourcePlan:
             _replace_broken_name_servers(observed),
             _free_lost_controllers(observed),
             members.plan,
-            roll(observed),
+            roll(observed) if has_own else NO_STEPS,
         )
     )
 

@@ -27,16 +27,19 @@ def cluster_members(observed: ObservedCluster) -> NeededMembers:
         names.controllers(observed.owner.name),
         names.name_servers(observed.owner.name),
     )
+    spec = observed.spec
+    controller_count = 0 if spec.controllers.ref else spec.controllers.replicas
+    name_server_count = 0 if spec.name_servers.external else spec.name_servers.replicas
     sets = (
         MemberSet(
             observed.children.get(ObjectKey("StatefulSet", controllers)),
-            [names.member(controllers, number) for number in range(observed.spec.controllers.replicas)],
+            [names.member(controllers, number) for number in range(controller_count)],
             observed.pods,
             observed.claims,
         ),
         MemberSet(
             observed.children.get(ObjectKey("StatefulSet", name_servers)),
-            [names.member(name_servers, number) for number in range(observed.spec.name_servers.replicas)],
+            [names.member(name_servers, number) for number in range(name_server_count)],
             observed.name_server_pods,
             {},
             rolled_by_kubernetes=True,

@@ -51,21 +51,28 @@ def names_of_cluster(name: str, spec: RocketMQClusterSpec) -> ClaimedNames:
         names.proxies(name),
     )
     around = ("Service", "PodDisruptionBudget", "ConfigMap", "StatefulSet")
-    running = [names.controller(name, ordinal) for ordinal in range(spec.controllers.replicas)]
-    servers = [names.member(name_servers, ordinal) for ordinal in range(spec.name_servers.replicas)]
+    own_controllers, own_name_servers = spec.controllers.ref is None, not spec.name_servers.external
+    possible = [names.controller(name, ordinal) for ordinal in range(names.CONTROLLERS_MAX)]
+    running = possible[: spec.controllers.replicas] if own_controllers else []
+    replicas = spec.name_servers.replicas if own_name_servers else 0
+    servers = [names.member(name_servers, ordinal) for ordinal in range(replicas)]
+    sets = [*([controllers] if own_controllers else []), *([name_servers] if own_name_servers else [])]
+    of_controllers = {
+        ObjectKey("Secret", names.token_secret(name)),
+        ObjectKey("Secret", names.authority_secret(name)),
+        ObjectKey("Secret", names.controller_certificates(name)),
+        ObjectKey("ConfigMap", names.trust(name)),
+        *_keys(("Service",), possible),
+    }
     of_proxies: Mapping[ProxyMode, tuple[str, ...]] = {
         ProxyMode.LOCAL: ("Service",),
         ProxyMode.CLUSTER: ("Service", "PodDisruptionBudget", "ConfigMap", "Deployment"),
     }
     keys = {
-        ObjectKey("Secret", names.token_secret(name)),
+        *(of_controllers if own_controllers else ()),
         *(_keys(("Secret",), [names.credentials_secret(name)]) if spec.has_users else ()),
-        ObjectKey("Secret", names.authority_secret(name)),
-        ObjectKey("Secret", names.controller_certificates(name)),
-        ObjectKey("ConfigMap", names.trust(name)),
         ObjectKey("ConfigMap", names.bootstrap(name)),
-        *_keys(around, [controllers, name_servers]),
-        *_keys(("Service",), [names.controller(name, ordinal) for ordinal in range(names.CONTROLLERS_MAX)]),
+        *_keys(around, sets),
         *_keys(("Service",), servers),
         *_keys(("Pod",), running + servers),
         *_keys(("PersistentVolumeClaim",), map(names.claim, running)),

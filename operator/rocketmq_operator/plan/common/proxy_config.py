@@ -6,7 +6,7 @@ from typing import Final
 
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.proxy import ProxyMode
-from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common import endpoints, names
 
 CONF_FILE: Final = "rmq-proxy.json"
 LOCAL_PORTS: Final = {"grpc": names.PROXY_GRPC_PORT}
@@ -36,7 +36,7 @@ def proxy_conf(cluster: str, namespace: str, spec: RocketMQClusterSpec) -> str:
     """
     owned = {
         "grpcServerPort": str(names.PROXY_GRPC_PORT),
-        "namesrvAddr": names.name_server_addresses(cluster, namespace, spec.name_servers.replicas),
+        "namesrvAddr": endpoints.name_server_addresses(cluster, namespace, spec),
         "proxyMode": str(spec.proxy.mode).lower(),
         "remotingListenPort": str(names.PROXY_REMOTING_PORT),
         "rocketMQClusterName": cluster,

@@ -20,7 +20,7 @@ from rocketmq_operator.api.broker_group import BrokerGroupSpec, Durability
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import DeletionPolicy
 from rocketmq_operator.api.proxy import ProxyMode
-from rocketmq_operator.plan.common import names, parts
+from rocketmq_operator.plan.common import endpoints, names, parts
 from rocketmq_operator.plan.common.java import java_options
 from rocketmq_operator.plan.common.objects import (
     BROKER,
@@ -119,10 +119,8 @@ def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpe
         "brokerRole": role,
         **DURABILITY_KEYS[spec.durability],
         "enableControllerMode": "true",
-        "controllerAddr": names.controller_addresses(spec.cluster, owner.namespace),
-        "namesrvAddr": names.name_server_addresses(
-            spec.cluster, owner.namespace, cluster.name_servers.replicas
-        ),
+        "controllerAddr": endpoints.controller_addresses(spec.cluster, owner.namespace, cluster),
+        "namesrvAddr": endpoints.name_server_addresses(spec.cluster, owner.namespace, cluster),
         "listenPort": str(names.BROKER_PORT),
         "haListenPort": str(names.BROKER_HA_PORT),
         "mappedFileSizeCommitLog": str(spec.log_file_bytes),
@@ -169,7 +167,7 @@ def replica_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSp
     values = {
         "cluster": spec.cluster,
         "group": owner.name,
-        "controllers": names.controller_addresses(spec.cluster, owner.namespace),
+        "controllers": endpoints.controller_addresses(spec.cluster, owner.namespace, cluster),
         "listen": f"0.0.0.0:{names.REPLICA_PORT}",
         "ha-listen": f"0.0.0.0:{names.REPLICA_HA_PORT}",
         "store": f"{names.STORE_PATH}/store",
@@ -237,11 +235,11 @@ def fixed_children(
 def hosts_needed(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> tuple[str, ...]:
     """Return the DNS names that members are configured with.
 
-    These are all controllers that there can be, and all name servers.
+    These are all controllers that there can be, and the cluster's own name servers.
     """
     return (
-        *names.controller_hosts(spec.cluster, owner.namespace),
-        *names.name_server_hosts(spec.cluster, owner.namespace, cluster.name_servers.replicas),
+        *endpoints.controller_hosts(spec.cluster, owner.namespace, cluster),
+        *endpoints.name_server_hosts(spec.cluster, owner.namespace, cluster),
     )
 
 
@@ -293,7 +291,7 @@ def broker_set(
 
 def _seed_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
     min_in_sync = DURABILITY_KEYS[spec.durability]["minInSyncReplicas"]
-    return seed_conf(owner, spec, min_in_sync, signs=cluster.has_users)
+    return seed_conf(owner, spec, cluster, min_in_sync)
 
 
 def log_replica_set(

@@ -14,7 +14,7 @@ from typing import Final
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, Durability
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
-from rocketmq_operator.plan.common import names, parts
+from rocketmq_operator.plan.common import endpoints, names, parts
 from rocketmq_operator.plan.common.objects import Json, Owner
 from rocketmq_operator.plan.common.properties import plain_settings
 
@@ -79,10 +79,8 @@ def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQCluster
         "broker": f"127.0.0.1:{names.BROKER_PORT}",
         "broker-ha": f"127.0.0.1:{names.BROKER_HA_PORT}",
         "broker-metrics": f"127.0.0.1:{names.BROKER_METRICS_PORT}",
-        "controllers": names.controller_addresses(spec.cluster, owner.namespace),
-        "name-servers": names.name_server_addresses(
-            spec.cluster, owner.namespace, cluster.name_servers.replicas
-        ),
+        "controllers": endpoints.controller_addresses(spec.cluster, owner.namespace, cluster),
+        "name-servers": endpoints.name_server_addresses(spec.cluster, owner.namespace, cluster),
         "http": f"0.0.0.0:{names.COMPANION_HTTP_PORT}",
         "namespace": owner.namespace,
         "poll-interval-ms": str(_POLL_INTERVAL_MS),

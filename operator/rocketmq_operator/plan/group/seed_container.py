@@ -12,7 +12,7 @@ from typing import Final
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, Durability
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
-from rocketmq_operator.plan.common import names, parts
+from rocketmq_operator.plan.common import endpoints, names, parts
 from rocketmq_operator.plan.common.objects import Json, Owner
 from rocketmq_operator.plan.common.properties import plain_settings
 
@@ -22,26 +22,26 @@ RESOURCES: Final = Resources(cpu="250m", memory="512Mi")
 _STORE: Final = f"{names.STORE_PATH}/store"
 
 
-def seed_conf(owner: Owner, spec: BrokerGroupSpec, min_in_sync: str, *, signs: bool) -> str:
+def seed_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec, min_in_sync: str) -> str:
     """Return what the seeds of all brokers of the group share.
 
     Args:
         owner: the BrokerGroup.
         spec: its spec.
+        cluster: the spec of its cluster.
         min_in_sync: the brokers' minInSyncReplicas.
-        signs: whether brokers refuse requests without a signature.
     """
     values = {
         "cluster": spec.cluster,
         "group": owner.name,
         "store": _STORE,
-        "controllers": names.controller_addresses(spec.cluster, owner.namespace),
+        "controllers": endpoints.controller_addresses(spec.cluster, owner.namespace, cluster),
         "mapped-file-bytes": str(spec.log_file_bytes),
         # Elsewhere something may be acknowledged without a member that is gone.
         "reclaim": "true" if spec.durability is Durability.ALL_IN_SYNC else "false",
         "min-in-sync": min_in_sync,
     }
-    if signs:
+    if cluster.has_users:
         values["credentials"] = names.CREDENTIALS_PATH
     return plain_settings(values)
 

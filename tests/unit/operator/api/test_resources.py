@@ -6,7 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
-from rocketmq_operator.api.cluster import ControllersSpec, RocketMQClusterSpec
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.clusters.controllers import ControllersSpec
 from rocketmq_operator.api.common import Resources
 from rocketmq_operator.api.definitions.crds import custom_resource_definitions
 from rocketmq_operator.api.slo_report import SLOReportSpec

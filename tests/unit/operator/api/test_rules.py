@@ -15,6 +15,7 @@ from rocketmq_operator.api.proxy import OWNED_PROXY_KEYS
 from rocketmq_operator.api.slo_report import SLOReportSpec
 from rocketmq_operator.api.topic import TopicSpec
 from rocketmq_operator.handlers.observing.clusters_and_groups import InvalidSpecError, parse_spec
+from testkit.worlds.cluster_cases import ACCEPTED_CLUSTER_CHANGES, CLUSTER_REFUSALS
 from testkit.worlds.crd_cases import ACCEPTED_CHANGES, REFUSALS, RefusedChange, base_spec, merged
 from testkit.worlds.pod_cases import ACCEPTED_POD_CHANGES, POD_REFUSALS
 
@@ -28,10 +29,12 @@ MODELS = {
 
 
 @pytest.mark.parametrize(
-    "refusal", [case for case in (*REFUSALS, *POD_REFUSALS) if not case.update], ids=lambda case: case.name
+    "refusal",
+    [case for case in (*REFUSALS, *POD_REFUSALS, *CLUSTER_REFUSALS) if not case.update],
+    ids=lambda case: case.name,
 )
 def test_a_spec_that_breaks_a_rule_is_refused_with_field_and_value(refusal: RefusedChange) -> None:
-    spec = merged(base_spec(refusal.kind), refusal.change)
+    spec = merged(merged(base_spec(refusal.kind), refusal.before), refusal.change)
     with pytest.raises(ValidationError) as refused:
         MODELS[refusal.kind].model_validate(spec)
     text = str(refused.value)
@@ -44,7 +47,9 @@ def test_the_smallest_spec_is_accepted(kind: str) -> None:
     assert spec.model_fields_set == {name for name in type(spec).model_fields if name in base_spec(kind)}
 
 
-@pytest.mark.parametrize(("name", "kind", "change"), [*ACCEPTED_CHANGES, *ACCEPTED_POD_CHANGES])
+@pytest.mark.parametrize(
+    ("name", "kind", "change"), [*ACCEPTED_CHANGES, *ACCEPTED_POD_CHANGES, *ACCEPTED_CLUSTER_CHANGES]
+)
 def test_a_change_within_the_rules_is_accepted(name: str, kind: str, change: dict[str, Any]) -> None:
     spec = MODELS[kind].model_validate(merged(base_spec(kind), change))
     assert spec.model_dump(by_alias=True, exclude_unset=True).keys() >= change.keys()

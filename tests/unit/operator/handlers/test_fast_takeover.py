@@ -82,7 +82,13 @@ def _event(world: OperatorWorld, new: str, epoch: int, old: str = "orders-0", **
 def _grown(epoch: int, members: str = "2,3") -> Json:
     """Return the event of a new master that has its copy."""
     attributes = {"sync_state_set_before": "2", "sync_state_set_after": members}
-    return {"kind": "SyncStateSetChanged", "group": "orders", "epoch": epoch, "attrs": attributes}
+    return {
+        "kind": "SyncStateSetChanged",
+        "cluster": "main",
+        "group": "orders",
+        "epoch": epoch,
+        "attrs": attributes,
+    }
 
 
 def _taken(epoch: int) -> Json:
@@ -354,10 +360,22 @@ async def test_a_broken_stream_is_opened_again() -> None:
     world, takeover, _ = await _world()
     seen = asyncio.Event()
     streams: Any = _Streams([_event(world, "orders-1", 2), _grown(2)], seen)
-    following = asyncio.create_task(takeover.follow("shop", streams))
+    following = asyncio.create_task(takeover.follow("shop", "main", streams))
     await asyncio.wait_for(seen.wait(), 30)
     following.cancel()
     assert world.server_of("orders-0") == "orders-1"
+
+
+async def test_an_event_of_another_cluster_at_the_same_controllers_moves_no_address() -> None:
+    world, takeover, leader = await _world()
+    seen = asyncio.Event()
+    events = [_event(world, "orders-1", 2), _grown(2)]
+    streams: Any = _Streams([event | {"cluster": "second"} for event in events], seen)
+    following = asyncio.create_task(takeover.follow("shop", "main", streams))
+    await asyncio.wait_for(seen.wait(), 30)
+    following.cancel()
+    assert world.kube.writes == []
+    assert leader.woken == []
 
 
 async def test_three_controllers_that_tell_the_same_make_one_write() -> None:

@@ -15,6 +15,7 @@ from controller_core.server.notices.notice_order import RoleChanges
 from controller_core.server.notices.notifier import Notifier
 
 WITHIN_S = 60.0
+GROUP = GroupKey("c1", "g")
 
 
 class RecordingNotifier(Notifier):
@@ -123,13 +124,13 @@ async def test_others_are_told_also_when_the_telling_is_cancelled() -> None:
 
 async def test_a_group_is_settled_when_its_last_open_change_has_ended() -> None:
     changes = RoleChanges(RecordingNotifier())
-    with changes.open("g"):
-        with changes.open("g"):
-            waiting = asyncio.create_task(changes.settled("g"))
+    with changes.open(GROUP):
+        with changes.open(GROUP):
+            waiting = asyncio.create_task(changes.settled(GROUP))
             await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert changes.is_open("g")
-        assert not changes.is_open("other")
+        assert changes.is_open(GROUP)
+        assert not changes.is_open(GroupKey("c2", "g"))
         assert not waiting.done()
     await asyncio.wait_for(waiting, WITHIN_S)
-    assert not changes.is_open("g")
+    assert not changes.is_open(GROUP)

@@ -5,9 +5,6 @@ node another notion of loopback.
 """
 
 import asyncio
-import contextlib
-import socket
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -29,22 +26,6 @@ TOKEN = "let-me-in"  # noqa: S105 - a made-up token
 B1 = ("c1", "b1")
 
 
-@contextlib.asynccontextmanager
-async def _from(one: OneNode, host: str) -> AsyncIterator[Connection]:
-    """Connect from a source address."""
-    loop = asyncio.get_running_loop()
-    dialled = socket.socket()
-    dialled.setblocking(False)
-    dialled.bind((host, 0))
-    target, _, port = one.remoting.rpartition(":")
-    await loop.sock_connect(dialled, (target, int(port)))
-    _, connection = await loop.create_connection(Connection, sock=dialled)
-    try:
-        yield connection
-    finally:
-        connection.abort()
-
-
 async def _ask(connection: Connection, code: int, ext: dict[str, str], body: bytes = b"") -> RemotingCommand:
     return await connection.call(RemotingCommand.request(code, ext, body), WITHIN_S)
 
@@ -63,7 +44,7 @@ def _alter(one: OneNode, *members: int) -> tuple[dict[str, str], bytes]:
 async def test_a_heartbeat_in_the_masters_name_and_a_close_move_no_master(one: OneNode) -> None:
     async with one.broker() as master, one.broker():
         await master.elect()
-        async with _from(one, "127.0.0.9") as stranger:
+        async with one.dialled_from("127.0.0.9") as stranger:
             answer = await stranger.call(_beat(1), WITHIN_S)
             assert answer.code == ResponseCode.SUCCESS
         await master.replica_info()
@@ -79,7 +60,7 @@ async def test_the_syncstateset_is_changed_over_the_masters_own_connection_only(
         await master.elect()
         master.epoch = 1
         for host in ("127.0.0.9", "127.0.0.1"):
-            async with _from(one, host) as stranger:
+            async with one.dialled_from(host) as stranger:
                 await stranger.call(_beat(66), WITHIN_S)
                 refused = await _ask(stranger, 1001, *_alter(one, 1, 2))
                 assert refused.code == ResponseCode.NO_PERMISSION
@@ -91,7 +72,7 @@ async def test_the_syncstateset_is_changed_over_the_masters_own_connection_only(
 async def test_a_broker_that_spells_the_leader_in_another_way_changes_its_set(one: OneNode) -> None:
     async with one.broker() as master, one.broker():
         await master.elect()
-        async with _from(one, "127.0.0.1") as second_connection:
+        async with one.dialled_from("127.0.0.1") as second_connection:
             answer = await _ask(second_connection, 1001, *_alter(one, 1, 2))
             assert answer.code == ResponseCode.SUCCESS
 
@@ -104,7 +85,7 @@ async def test_the_mark_of_a_forwarded_request_is_believed_only_from_a_controlle
             ("127.0.0.9", ResponseCode.NO_PERMISSION),
             ("127.0.0.5", ResponseCode.SUCCESS),
         ):
-            async with _from(one, host) as sender:
+            async with one.dialled_from(host) as sender:
                 ext, body = _alter(one, 1, 2)
                 assert (await _ask(sender, 1001, ext | {FORWARDED_BY_FIELD: "n1"}, body)).code == code
 
@@ -125,7 +106,7 @@ async def test_an_administrators_request_of_a_stranger_is_refused_and_names_the_
     one.controller.set_controller_hosts(lambda: {"127.0.0.5"})
     async with one.broker() as master:
         await master.elect()
-        async with _from(one, "127.0.0.9") as stranger:
+        async with one.dialled_from("127.0.0.9") as stranger:
             for wrong in ({}, {TOKEN_FIELD: "x"}, {TOKEN_FIELD: "é"}, {FORWARDED_BY_FIELD: "n1"}):
                 refused = await _ask(stranger, code, ext | wrong, body)
                 assert refused.code == ResponseCode.NO_PERMISSION
@@ -134,7 +115,7 @@ async def test_an_administrators_request_of_a_stranger_is_refused_and_names_the_
             assert not one.config.settings.elect_unclean_master
             taken = await _ask(stranger, code, ext | {TOKEN_FIELD: TOKEN}, body)
             assert taken.code != ResponseCode.NO_PERMISSION
-        async with _from(one, "127.0.0.1") as loopback:
+        async with one.dialled_from("127.0.0.1") as loopback:
             assert (await _ask(loopback, code, ext, body)).code != ResponseCode.NO_PERMISSION
 
 
@@ -142,7 +123,7 @@ async def test_mqadmin_without_certificates_is_an_administrator_by_default(
     one: OneNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sender_rules, "_is_loopback", lambda _host: False)
-    async with _from(one, "127.0.0.9") as mqadmin:
+    async with one.dialled_from("127.0.0.9") as mqadmin:
         assert (await _ask(mqadmin, 1009, {}, b"enableElectUncleanMaster=true\n")).code == 0
     assert one.config.settings.elect_unclean_master
 

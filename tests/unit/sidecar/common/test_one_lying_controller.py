@@ -45,7 +45,7 @@ async def test_what_the_others_say_of_a_group_counts(controllers: list[ScriptedC
     asking.start()
     try:
         for _ in range(5):
-            found = await ask_group(asking, GROUP)
+            found = await ask_group(asking, "c1", GROUP)
             assert (found.master_id, found.master_epoch, found.members) == (1, 5, (1, 2))
     finally:
         await asking.stop()
@@ -60,12 +60,12 @@ async def test_held_clients_are_not_carried_to_the_liar_s_master(
     companion, carried = Companion(config), list[HostPort]()
     companion._controllers.start()
     try:
-        before = await ask_group(companion._controllers, GROUP)
+        before = await ask_group(companion._controllers, "c1", GROUP)
         assert not await is_settled(before, companion._group_now, carried.append)
         assert carried == []
         for one in controllers:
             one.said = LIE
-        now = await ask_group(companion._controllers, GROUP)
+        now = await ask_group(companion._controllers, "c1", GROUP)
         assert is_succeeded(before, now), "the lie would be believed of a majority"
     finally:
         await companion._controllers.stop()

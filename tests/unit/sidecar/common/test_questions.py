@@ -25,7 +25,7 @@ async def _ask(monkeypatch: pytest.MonkeyPatch, *answers: GroupFacts | Exception
 
     monkeypatch.setattr(questions, "ask_group", ask_group)
     controllers: Any = None
-    return await ask_group_until_answered(controllers, "g", note, pause_s=0)
+    return await ask_group_until_answered(controllers, "c1", "g", note, pause_s=0)
 
 
 async def test_the_group_is_asked_for_until_there_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ha_sidecar.address import HostPort, host_port
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.node_agent.agent import NodeAgent
 from ha_sidecar.node_agent.config import NodeAgentConfig
 from ha_sidecar.node_agent.flows import Flow, FlowKind
@@ -29,6 +30,7 @@ STRANGERS = [Flow(("10.244.3.9", port), (NEW, 1), (NEW_POD, 1)) for port in rang
 ELECTED: dict[str, Any] = {
     "kind": "MasterElected",
     "event_id": "main/g/1.7.0/1",
+    "cluster": "main",
     "group": GROUP,
     "epoch": 7,
     "attrs": {
@@ -128,7 +130,7 @@ async def story(controllers_at: str | None = HOST) -> AsyncIterator[AgentStory]:
             async with asyncio.timeout(10):
                 for page in pages:
                     await page.opened.wait()
-                await until(lambda: agent.known_process(GROUP, 1) is not None)
+                await until(lambda: agent.known_process(GroupName("main", GROUP), 1) is not None)
             yield told
         finally:
             task.cancel()

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.node_agent.elections import (
     VOTES_MAX,
     Election,
@@ -17,6 +18,7 @@ from ha_sidecar.node_agent.elections import (
 EVENT: dict[str, Any] = {
     "kind": "MasterElected",
     "event_id": "main/orders/3.40.0/1",
+    "cluster": "main",
     "group": "orders",
     "epoch": 7,
     "sequence": 9,
@@ -29,8 +31,11 @@ EVENT: dict[str, Any] = {
 }
 
 
+ORDERS = GroupName("main", "orders")
+
+
 def election(epoch: int = 7, cause: str = "HeartbeatTimeout") -> Election:
-    return Election(f"main/orders/{epoch}", "orders", epoch, cause, 1, ("10.96.0.11", 10911), 2)
+    return Election(f"main/orders/{epoch}", ORDERS, epoch, cause, 1, ("10.96.0.11", 10911), 2)
 
 
 def with_attribute(key: str, value: object) -> dict[str, Any]:
@@ -40,7 +45,7 @@ def with_attribute(key: str, value: object) -> dict[str, Any]:
 def test_an_event_tells_who_replaced_whom_and_why() -> None:
     found = parse_election(EVENT)
     assert found is not None
-    assert (found.group, found.epoch, found.old_id, found.new_id) == ("orders", 7, 1, 2)
+    assert (found.group, found.epoch, found.old_id, found.new_id) == (ORDERS, 7, 1, 2)
     assert found.old_address == ("10.96.0.11", 10911)
     assert found.is_for_silence
 
@@ -66,6 +71,7 @@ def test_other_events_and_first_elections_are_skipped() -> None:
         pytest.param(EVENT | {"epoch": -1}, id="negative epoch"),
         pytest.param(EVENT | {"epoch": True}, id="truth as epoch"),
         pytest.param(EVENT | {"group": ""}, id="empty group"),
+        pytest.param(EVENT | {"cluster": ""}, id="empty cluster"),
         pytest.param(EVENT | {"group": "x" * 2_000}, id="long group"),
         pytest.param(EVENT | {"event_id": 5}, id="number as id"),
         pytest.param(with_attribute("old_master_address", "10.96.0.11"), id="address without port"),

@@ -2,11 +2,12 @@
 
 import pytest
 
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.node_agent.flows import TRIES_MAX, TRY_AGAIN_S, Flow, FlowChoice, FlowKind, same_host
 from ha_sidecar.node_agent.replaced import Replaced
 
 OLD, OLD_POD, NEW_POD = "10.96.0.11", "10.244.1.5", "10.244.2.5"
-REPLACED = Replaced("orders", 7, 1, (OLD, 10911), (OLD_POD, 10911))
+REPLACED = Replaced(GroupName("c1", "orders"), 7, 1, (OLD, 10911), (OLD_POD, 10911))
 CLIENT = Flow(("10.244.3.7", 40000), (OLD, 10911), (OLD_POD, 10911))
 FAST = Flow(("10.244.3.7", 40001), (OLD, 10909), (OLD_POD, 10909))
 HA = Flow(("10.244.3.8", 50000), (OLD_POD, 10912), (OLD_POD, 10912))
@@ -58,7 +59,7 @@ def test_only_ports_that_clients_use_are_probed() -> None:
 
 
 def test_an_address_that_cannot_move_keeps_its_clients() -> None:
-    fixed = Replaced("orders", 7, 1, (OLD_POD, 10911), (OLD_POD, 10911))
+    fixed = Replaced(GroupName("c1", "orders"), 7, 1, (OLD_POD, 10911), (OLD_POD, 10911))
     direct = Flow(("10.244.3.7", 40000), (OLD_POD, 10911), (OLD_POD, 10911))
     assert choice(fixed).choose([direct, HA], {10911: NEW_POD}, 0.0) == {FlowKind.HA: (HA,)}
 

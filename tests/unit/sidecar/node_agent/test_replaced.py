@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from controller_core.remoting.bodies import ReplicaIdentity, ReplicasInfo
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.node_agent.elections import Election
 from ha_sidecar.node_agent.replaced import (
     ConfirmedGroup,
@@ -18,15 +19,16 @@ from ha_sidecar.node_agent.replaced import (
 
 OLD, NEW = ("10.96.0.11", 10911), ("10.96.0.12", 10911)
 OLD_POD, NEW_POD = ("10.244.1.5", 10911), ("10.244.2.5", 10911)
-ELECTION = Election("id", "orders", 7, "HeartbeatTimeout", 1, OLD, 2)
+ORDERS = GroupName("c1", "orders")
+ELECTION = Election("id", ORDERS, 7, "HeartbeatTimeout", 1, OLD, 2)
 BEFORE = ConfirmedGroup(
-    "orders",
+    ORDERS,
     1,
     6,
     (ConfirmedMember(1, OLD, OLD_POD, alive=True), ConfirmedMember(2, NEW, NEW_POD, alive=True)),
 )
 AFTER = ConfirmedGroup(
-    "orders", 2, 7, (ConfirmedMember(1, OLD, OLD, alive=False), ConfirmedMember(2, NEW, NEW_POD, alive=True))
+    ORDERS, 2, 7, (ConfirmedMember(1, OLD, OLD, alive=False), ConfirmedMember(2, NEW, NEW_POD, alive=True))
 )
 
 
@@ -39,7 +41,7 @@ def book(*views: ConfirmedGroup) -> ProcessBook:
 
 def test_a_master_replaced_for_silence_is_found_by_its_last_process() -> None:
     found = judge(ELECTION, AFTER, book(BEFORE, AFTER))
-    assert found == Replaced("orders", 7, 1, OLD, OLD_POD)
+    assert found == Replaced(ORDERS, 7, 1, OLD, OLD_POD)
     assert found.can_move
 
 
@@ -65,7 +67,8 @@ def test_a_living_old_master_is_left_alone() -> None:
         pytest.param(BEFORE, id="the election did not happen"),
         pytest.param(replace(AFTER, master_epoch=8, master_id=1), id="the old master is master again"),
         pytest.param(replace(AFTER, master_id=3), id="another master"),
-        pytest.param(replace(AFTER, name="bills"), id="another group"),
+        pytest.param(replace(AFTER, key=GroupName("c1", "bills")), id="another group"),
+        pytest.param(replace(AFTER, key=GroupName("c2", "orders")), id="another cluster"),
     ],
 )
 def test_what_a_majority_does_not_confirm_is_stale(view: ConfirmedGroup) -> None:
@@ -81,7 +84,7 @@ def test_what_a_majority_does_not_confirm_is_stale(view: ConfirmedGroup) -> None
     ],
 )
 def test_a_later_change_of_master_does_not_bring_connections_back(view: ConfirmedGroup) -> None:
-    assert judge(ELECTION, view, book(BEFORE, view)) == Replaced("orders", 7, 1, OLD, OLD_POD)
+    assert judge(ELECTION, view, book(BEFORE, view)) == Replaced(ORDERS, 7, 1, OLD, OLD_POD)
 
 
 def test_a_process_that_was_never_confirmed_is_left_alone() -> None:
@@ -93,26 +96,26 @@ def test_addresses_that_are_names_are_left_alone() -> None:
     assert judge(named, AFTER, book(BEFORE, AFTER)) is Refusal.HOST_NAME
 
 
-@pytest.mark.parametrize("group", ["orders", "bills"])
-def test_a_host_that_a_living_member_shares_is_left_alone(group: str) -> None:
+@pytest.mark.parametrize("group", [ORDERS, GroupName("c1", "bills"), GroupName("c2", "orders")])
+def test_a_host_that_a_living_member_shares_is_left_alone(group: GroupName) -> None:
     neighbour = ConfirmedGroup(group, 3, 1, (ConfirmedMember(3, NEW, (OLD_POD[0], 20911), alive=True),))
-    known = book(BEFORE, AFTER, neighbour if group == "bills" else replace(AFTER, members=neighbour.members))
-    view = AFTER if group == "bills" else replace(AFTER, members=(*AFTER.members, *neighbour.members))
-    if group == "orders":
+    known = book(BEFORE, AFTER, neighbour)
+    view = AFTER if group != ORDERS else replace(AFTER, members=(*AFTER.members, *neighbour.members))
+    if group == ORDERS:
         known = book(BEFORE, view)
     assert judge(ELECTION, view, known) is Refusal.SHARED_HOST
 
 
 def test_a_controller_that_has_not_heard_a_member_does_not_change_its_process() -> None:
     unheard = replace(BEFORE, members=(ConfirmedMember(1, OLD, OLD, alive=True), BEFORE.members[1]))
-    assert book(BEFORE, unheard).process("orders", 1) == OLD_POD
+    assert book(BEFORE, unheard).process(ORDERS, 1) == OLD_POD
 
 
 def test_a_restarted_member_has_its_new_process() -> None:
     moved = replace(BEFORE, members=(ConfirmedMember(1, OLD, ("10.244.3.9", 10911), alive=True),))
     known = book(BEFORE, moved)
-    assert known.process("orders", 1) == ("10.244.3.9", 10911)
-    assert known.process("orders", 2) is None, "it left the group"
+    assert known.process(ORDERS, 1) == ("10.244.3.9", 10911)
+    assert known.process(ORDERS, 2) is None, "it left the group"
 
 
 def test_the_answer_of_the_controllers_is_read() -> None:
@@ -129,6 +132,6 @@ def test_the_answer_of_the_controllers_is_read() -> None:
         master_broker_id=2,
         master_epoch=7,
     )
-    assert group_view("orders", info).members == (AFTER.members[1], AFTER.members[0])
+    assert group_view(ORDERS, info).members == (AFTER.members[1], AFTER.members[0])
     unreadable = ReplicasInfo(in_sync_replicas=(ReplicaIdentity(alive=True, broker_id=5),))
-    assert group_view("orders", unreadable).members == (ConfirmedMember(5, None, None, alive=True),)
+    assert group_view(ORDERS, unreadable).members == (ConfirmedMember(5, None, None, alive=True),)

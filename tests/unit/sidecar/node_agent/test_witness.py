@@ -17,6 +17,7 @@ from controller_core.remoting.nodes.bodies import NamedMember, read_heartbeat
 from ha_sidecar.address import host_port
 from ha_sidecar.common.controllers import Controllers
 from ha_sidecar.common.options import ConfigError
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.node_agent import witness
 from ha_sidecar.node_agent.config import from_texts
 from ha_sidecar.node_agent.metrics import NodeAgentMetrics
@@ -24,11 +25,12 @@ from ha_sidecar.node_agent.replaced import LocatedMember
 from ha_sidecar.node_agent.witness import NodeWitness
 from testkit.products.collector_in_process import until
 
+ORDERS = GroupName("c1", "orders")
 HERE, ELSEWHERE = "10.244.1.5", "10.244.2.5"
 LIVING = (
-    LocatedMember("orders", 2, HERE),
-    LocatedMember("orders", 1, ELSEWHERE),
-    LocatedMember("x", 1, "a-name"),
+    LocatedMember(ORDERS, 2, HERE),
+    LocatedMember(ORDERS, 1, ELSEWHERE),
+    LocatedMember(GroupName("c1", "x"), 1, "a-name"),
 )
 INTERVAL_S = 0.02
 
@@ -125,7 +127,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_every_controller_learns_of_the_members_on_the_node() -> None:
     async with _takers(3) as takers, _sending(takers) as (_, metrics):
         await _until(lambda: all(taker.oneway >= 5 for taker in takers))
-        assert {taker.members for taker in takers} == {(NamedMember("orders", 2, HERE),)}
+        assert {taker.members for taker in takers} == {(NamedMember("orders", 2, HERE, "c1"),)}
         text = metrics.text().decode()
         assert "rmqha_node_agent_members 1.0" in text
         assert "rmqha_node_agent_heartbeat_takers 3.0" in text
@@ -134,13 +136,13 @@ async def test_every_controller_learns_of_the_members_on_the_node() -> None:
 async def test_a_member_that_moved_away_is_named_no_more() -> None:
     async with _takers(1) as takers, _sending(takers) as (sending, _):
         await _until(lambda: takers[0].members)
-        await sending.learn([LocatedMember("orders", 2, ELSEWHERE)])
+        await sending.learn([LocatedMember(ORDERS, 2, ELSEWHERE)])
         await _until(lambda: takers[0].members == ())
 
 
 async def test_more_members_than_the_bound_are_cut_to_it() -> None:
     async with _takers(1) as takers, _sending(takers) as (sending, _):
-        await sending.learn(LocatedMember("orders", number, HERE) for number in range(1_000))
+        await sending.learn(LocatedMember(ORDERS, number, HERE) for number in range(1_000))
         await _until(lambda: len(takers[0].members) == limits.NODE_MEMBERS_MAX)
 
 

@@ -18,6 +18,7 @@ from controller_core.remoting.headers import (
 )
 from ha_sidecar.common import controllers as controllers_module
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
+from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.replica import master_watch as module
 from ha_sidecar.replica.group_view import BEFORE_ELECTIONS, FollowedGroup, MasterRole
 from ha_sidecar.replica.master_watch import MasterWatch, check_notice
@@ -77,7 +78,7 @@ async def watched(said: Said = HONEST) -> AsyncIterator[WatchedMaster]:
 
         connections.start()
         try:
-            watch = MasterWatch(GROUP, connections, view, learn, register, lambda: True)
+            watch = MasterWatch(GroupName("c1", GROUP), connections, view, learn, register, lambda: True)
             yield WatchedMaster(controllers, connections, view, watch)
         finally:
             await connections.stop()

@@ -16,6 +16,7 @@ a member without a record gets the answer to register (`unknown_members`).
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from controller_core.groups.group import Group
@@ -38,7 +39,7 @@ from controller_core.server.notices.notice_order import DEMOTED_WITHIN_S
 from controller_core.server.requests import older_protocol
 from controller_core.server.requests.answers import answer
 from controller_core.server.requests.direct.waiting_request import WaitingRequest
-from controller_core.server.requests.forwarding import is_forwarded
+from controller_core.server.requests.forwarding import cluster_meant, is_forwarded
 from controller_core.server.requests.interfaces import NodeReads
 
 FOLLOWER_READS: Final = frozenset(
@@ -139,7 +140,8 @@ class FollowerAnswers:
         """Return the answer from the state of now; None if it names a master that is too new."""
         if request.code == RequestCode.CONTROLLER_GET_REPLICA_INFO:
             name = (request.ext or {}).get("brokerName", "")
-            group = self._state.find_one(name, self._cluster_of(channel_id, name))
+            cluster = cluster_meant(request, partial(self._cluster_of, channel_id, name))
+            group = self._state.find_one(name, cluster)
             if group is not None and self._is_new(group):
                 return None
         reply = read(channel_id, request)

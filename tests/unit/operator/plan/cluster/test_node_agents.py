@@ -7,7 +7,8 @@ import pytest
 from controller_core.remoting.nodes.token import node_token
 from controller_core.server.settings.config import Settings, load
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
-from rocketmq_operator.api.cluster import NODE_TIMEOUT_MS_DEFAULT, RocketMQClusterSpec
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.clusters.controllers import NODE_TIMEOUT_MS_DEFAULT
 from rocketmq_operator.plan.cluster.children import cluster_children, controller_conf
 from rocketmq_operator.plan.cluster.observed import ClusterSecrets
 from rocketmq_operator.plan.common import names

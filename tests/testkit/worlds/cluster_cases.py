@@ -1,0 +1,61 @@
+"""Settings of a cluster's controllers and name servers that must be refused."""
+
+from typing import Any, Final
+
+from testkit.worlds.crd_cases import RefusedChange
+
+Json = dict[str, Any]
+_REF: Final[Json] = {"controllers": {"ref": {"name": "main"}}}
+_EXTERNAL: Final[Json] = {"nameServers": {"external": ["10.0.0.7:9876"]}}
+
+
+def _refused(name: str, change: Json, *words: str, before: Json | None = None) -> RefusedChange:
+    return RefusedChange(name, "RocketMQCluster", change, words, before or {})
+
+
+def _later(name: str, before: Json, change: Json, *words: str) -> RefusedChange:
+    return RefusedChange(name, "RocketMQCluster", change, words, before, update=True)
+
+
+_OF_OTHERS: Final[tuple[tuple[str, Json], ...]] = (
+    ("a number", {"controllers": {"replicas": 5}}),
+    ("a volume", {"controllers": {"storage": {"size": "20Gi"}}}),
+    ("a storage class", {"controllers": {"storage": {"storageClassName": "fast"}}}),
+    ("unclean elections", {"controllers": {"enableElectUncleanMaster": True}}),
+    ("no notices", {"controllers": {"notifyBrokerRoleChanged": False}}),
+    ("pods", {"controllers": {"pod": {"runtimeClassName": "gvisor"}}}),
+    ("a grant", {"controllers": {"allowedNamespaces": ["bank"]}}),
+    ("a node's silence", {"failover": {"nodeTimeoutMs": 700}}),
+    ("TLS", {"tls": {"internal": "Disabled"}}),
+    ("an authority", {"tls": {"authority": {"secretName": "ours"}}}),
+)
+CLUSTER_REFUSALS: Final = (
+    *(
+        _refused(f"{name} for another cluster's controllers", change, "controllers.ref", "main", before=_REF)
+        for name, change in _OF_OTHERS
+    ),
+    _refused("controllers without a name", {"controllers": {"ref": {"namespace": "bank"}}}, "name"),
+    _refused("a namespace with a dot", {"controllers": {"allowedNamespaces": ["a.b"]}}, "allowedNamespaces"),
+    _refused(
+        "external name servers, and a number", {"nameServers": {"replicas": 3}}, "external", before=_EXTERNAL
+    ),
+    _refused("a name server without a port", {"nameServers": {"external": ["10.0.0.7"]}}, "10.0.0.7"),
+    _refused("name servers in one text", {"nameServers": {"external": ["a:1;b:2"]}}, "a:1;b:2"),
+    _later("controllers of its own that become another's", {}, _REF, "controllers.ref cannot change"),
+    _later(
+        "other controllers of others",
+        _REF,
+        {"controllers": {"ref": {"name": "third"}}},
+        "controllers.ref cannot change",
+    ),
+    _later("name servers of its own that become external", {}, _EXTERNAL, "nameServers.external"),
+    _later(
+        "external name servers that become its own",
+        _EXTERNAL,
+        {"nameServers": {"external": []}},
+        "nameServers.external",
+    ),
+)
+ACCEPTED_CLUSTER_CHANGES: Final[tuple[tuple[str, str, Json], ...]] = (
+    ("a grant to another namespace", "RocketMQCluster", {"controllers": {"allowedNamespaces": ["1bank"]}}),
+)
