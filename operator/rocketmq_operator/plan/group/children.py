@@ -72,11 +72,6 @@ _TUNED: Final[dict[str, str]] = {
 }
 """What `config` may change."""
 
-DURABILITY_KEYS: Final[Mapping[Durability, Mapping[str, str]]] = {
-    Durability.ASYNC: {"allAckInSyncStateSet": "false", "inSyncReplicas": "1", "minInSyncReplicas": "1"},
-    Durability.QUORUM: {"allAckInSyncStateSet": "false", "inSyncReplicas": "2", "minInSyncReplicas": "2"},
-    Durability.ALL_IN_SYNC: {"allAckInSyncStateSet": "true", "inSyncReplicas": "2", "minInSyncReplicas": "2"},
-}
 _AUTH_PACKAGE: Final = "org.apache.rocketmq.auth"
 
 
@@ -104,6 +99,15 @@ def _proxy_file(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpe
     return {CONF_FILE: proxy_conf(spec.cluster, owner.namespace, cluster)}
 
 
+def durability_keys(spec: BrokerGroupSpec) -> dict[str, str]:
+    """Return the keys that say which members have a message when a broker acknowledges it."""
+    return {
+        "allAckInSyncStateSet": "true" if spec.durability is Durability.ALL_IN_SYNC else "false",
+        "inSyncReplicas": str(spec.copies),
+        "minInSyncReplicas": str(spec.members_for_writes),
+    }
+
+
 def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
     """Return what all brokers of the group share.
 
@@ -117,7 +121,7 @@ def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpe
         "brokerName": owner.name,
         "brokerId": "0",
         "brokerRole": role,
-        **DURABILITY_KEYS[spec.durability],
+        **durability_keys(spec),
         "enableControllerMode": "true",
         "controllerAddr": names.controller_addresses(spec.cluster, owner.namespace),
         "namesrvAddr": names.name_server_addresses(
@@ -292,8 +296,7 @@ def broker_set(
 
 
 def _seed_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
-    min_in_sync = DURABILITY_KEYS[spec.durability]["minInSyncReplicas"]
-    return seed_conf(owner, spec, min_in_sync, signs=cluster.has_users)
+    return seed_conf(owner, spec, signs=cluster.has_users)
 
 
 def log_replica_set(

@@ -54,11 +54,22 @@ async def test_brokers_know_every_controller_that_there_can_be_by_its_own_name()
 
 
 @pytest.mark.parametrize(
-    ("durability", "expected"),
-    [("Async", ("false", "1", "1")), ("Quorum", ("false", "2", "2")), ("AllInSync", ("true", "2", "2"))],
+    ("spec", "expected"),
+    [
+        ({"durability": "Async"}, ("false", "1", "1")),
+        ({"durability": "Quorum"}, ("false", "2", "2")),
+        ({"durability": "AllInSync"}, ("true", "2", "2")),
+        ({"durability": "Quorum", "replicas": 5, "inSyncReplicas": 3}, ("false", "3", "3")),
+        (
+            {"durability": "Quorum", "replicas": 5, "inSyncReplicas": 2, "minInSyncReplicas": 3},
+            ("false", "2", "3"),
+        ),
+        ({"durability": "Async", "minInSyncReplicas": 2}, ("false", "1", "2")),
+        ({"durability": "AllInSync", "replicas": 3, "minInSyncReplicas": 3}, ("true", "2", "3")),
+    ],
 )
-async def test_durability_is_a_matter_of_settings(durability: str, expected: tuple[str, ...]) -> None:
-    world = await _settled({"durability": durability})
+async def test_durability_is_a_matter_of_settings(spec: dict[str, Any], expected: tuple[str, ...]) -> None:
+    world = await _settled(spec | {"logReplicas": 0})
     conf = dict(
         line.split("=", 1) for line in world.get("ConfigMap", "orders")["data"]["broker.conf"].splitlines()
     )
@@ -223,6 +234,17 @@ async def test_scaling_in_hands_the_mastership_over_first() -> None:
     assert not world.has("Pod", "orders-2")
     assert not world.has("Service", "orders-2")
     assert world.has("PersistentVolumeClaim", "data-orders-2"), "a volume outlives its member"
+
+
+@pytest.mark.parametrize(("behind", "ready"), [(2, ("True", "Serving")), (3, ("False", "TooFewInSync"))])
+async def test_a_group_is_ready_while_as_many_members_as_its_number_are_in_sync(
+    behind: int, ready: tuple[str, str]
+) -> None:
+    spec = {"durability": "Quorum", "replicas": 5, "inSyncReplicas": 3, "logReplicas": 0}
+    world = await _settled(spec)
+    world.controllers.behind |= {f"orders-{ordinal}" for ordinal in range(1, 1 + behind)}
+    await world.one_pass()
+    assert world.condition("Ready") == ready
 
 
 async def test_scaling_in_is_refused_while_it_would_take_a_copy() -> None:
