@@ -116,6 +116,13 @@ MUTANTS = (
         test="tests/unit/groups/elections/test_log_ends.py",
     ),
     Mutant(
+        "an election lets one silent member too many pass",
+        "groups/elections/log_ends.py",
+        "    if len(group.sync_state_set) - len(ends) >= copies:",
+        "    if len(group.sync_state_set) - len(ends) > copies:",
+        test="tests/simulation/test_quorum_simulation.py",
+    ),
+    Mutant(
         "a broker is elected although a log replica may hold the second copy",
         "groups/elections/log_ends.py",
         "    return LOG_REPLICA_AHEAD if furthest",
