@@ -6,8 +6,9 @@ What differs from `group`:
     client      receives "stored" when as many members have the message, the master included, as RocketMQ
                 counts for `inSyncReplicas`
     writes      a master refuses them while the set has fewer members than that (`minInSyncReplicas`)
-    set         a slave joins when it has what every member of the set has, as in RocketMQ; a member that left
-                is removed when the others have the master's log
+    set         a slave joins when it has what every member of the set has, as in RocketMQ; the controllers
+                record it later, and its acknowledgements count before that; a member that left is
+                removed when the others have the master's log
     controller  elects only after the master's process ended, by the rule under test; it learns the logs from
                 heartbeats, which are up to `BEAT_MS` old, and may ask living members
     last member is a log replica in some schedules: it copies and counts, and is never elected
@@ -21,8 +22,9 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from controller_core.groups.commands import Cause, ElectMaster, LiveBroker, Stamp
+from controller_core.groups.commands import Cause, ElectMaster, LiveBroker, MemberLog, Stamp
 from controller_core.groups.elections.log_ends import with_log_ends
+from controller_core.groups.elections.member_logs import log_of_list
 from controller_core.groups.elections.policy import elect_from
 from controller_core.groups.group import Group as ControllersGroup
 from controller_core.groups.group import Replica
@@ -39,6 +41,8 @@ STEPS: Final = 1_000
 MISHAPS: Final = 0.015
 LOG_REPLICAS: Final = 0.4
 """Share of schedules in which the last member is a log replica."""
+RECORDED: Final = 0.1
+"""Chance of a step of the master that the controllers record a slave as joined; it counts already."""
 WRITES: Final = 0.05
 CHANGES_OF_SPEED: Final = 0.02
 SLOWNESS: Final = 0.1
@@ -83,7 +87,7 @@ def by_log_ends(group: "QuorumGroup") -> int | None:
 def with_copies(group: "QuorumGroup", copies: int) -> int | None:
     """Elect by the ends that living members tell, as if so many had each acknowledged message."""
     recorded, alive = group.recorded(), group.alive()
-    ends = {BrokerId(member.id): LogOffset(_end(member)) for member in group.living()}
+    logs = {BrokerId(member.id): _log(member) for member in group.all if member.store is not None}
     asked = ElectMaster(
         cluster="c",
         broker_name="g",
@@ -91,7 +95,7 @@ def with_copies(group: "QuorumGroup", copies: int) -> int | None:
         cause=Cause.CONNECTION_CLOSED,
         alive=tuple(alive.values()),
     )
-    command = with_log_ends(recorded, asked, ends, copies)
+    command = with_log_ends(recorded, asked, logs, copies)
     if command.withheld:
         return None
     fresh = {broker.id: broker for broker in command.alive}
@@ -155,8 +159,14 @@ class QuorumGroup(SimulatedGroup):
         }
 
     def elect(self) -> None:
-        """Elect by the rule if the master's process has ended."""
+        """Elect by the rule if the master's process has ended.
+
+        Where a member outside the set is dead, not more are than an acknowledgement outlives.
+        """
         if self.master.store is not None:
+            return
+        dead = {member.id for member in self.all if member.store is None}
+        if dead - self.members and len(dead) >= self.numbers.copies:
             return
         chosen = self._rule(self)
         if chosen is None:
@@ -225,7 +235,8 @@ class QuorumGroup(SimulatedGroup):
         own_end = master.store.log.max_offset
         confirmed = min([own_end, *(acks.get(member, 0) for member in self.members - {master.id})])
         for broker_id, ack in acks.items():
-            if ack >= confirmed and last and ack >= last.start_offset:
+            has_all = ack >= confirmed and last and ack >= last.start_offset
+            if has_all and (self._is_healing or self._ends.random() < RECORDED):
                 self.members.add(broker_id)
         remaining = self.members & {master.id, *acks}
         if self.random.random() < 0.1 and all(acks[member] == own_end for member in remaining - {master.id}):
@@ -258,6 +269,12 @@ class QuorumGroup(SimulatedGroup):
 def _end(member: SimulatedMember) -> int:
     assert member.store is not None
     return member.store.log.max_offset
+
+
+def _log(member: SimulatedMember) -> MemberLog:
+    assert member.store is not None
+    starts = ((entry.epoch, entry.start_offset) for entry in member.store.epochs)
+    return log_of_list(BrokerId(member.id), starts, LogOffset(_end(member)))
 
 
 def run_quorum_schedule(

@@ -236,17 +236,6 @@ async def test_scaling_in_hands_the_mastership_over_first() -> None:
     assert world.has("PersistentVolumeClaim", "data-orders-2"), "a volume outlives its member"
 
 
-@pytest.mark.parametrize(("behind", "ready"), [(2, ("True", "Serving")), (3, ("False", "TooFewInSync"))])
-async def test_a_group_is_ready_while_as_many_members_as_its_number_are_in_sync(
-    behind: int, ready: tuple[str, str]
-) -> None:
-    spec = {"durability": "Quorum", "replicas": 5, "inSyncReplicas": 3, "logReplicas": 0}
-    world = await _settled(spec)
-    world.controllers.behind |= {f"orders-{ordinal}" for ordinal in range(1, 1 + behind)}
-    await world.one_pass()
-    assert world.condition("Ready") == ready
-
-
 async def test_scaling_in_is_refused_while_it_would_take_a_copy() -> None:
     world = await _settled({"replicas": 3})
     world.controllers.behind |= {"orders-1"}
