@@ -1,7 +1,8 @@
 """Ask living members where their logs end, before a dead master's successor is elected.
 
 `groups.elections.log_ends` says why heartbeats are not enough, and what the answers allow. The leader asks
-each living member for the end of its log (1007), and each broker for its settings (26), all at once:
+each living member for the end of its log (1007), and each broker of the set for its settings (26), all at
+once:
 
     every member answered                            ->  elect
     a broker acknowledges with every member,         ->  the others have `GRACE_S`, because every member has
