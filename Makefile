@@ -26,11 +26,12 @@ SECONDS ?= 20
 MEGABYTES ?= 512
 ROUNDS ?= 30
 SEED ?=
+DURABILITY ?= all-in-sync
 ORDER ?= 1
 WORKERS ?= 2
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit project_tools
 
-.PHONY: help setup demo test lint types images images-push images-join changelog e2e e2e-full bench bench-collector bench-controller bench-failover bench-ha bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds fuzz raft-scenarios conformance chart docs docs-reference release clean
+.PHONY: help setup demo test lint types images images-push images-join changelog e2e e2e-full bench bench-collector bench-controller bench-failover bench-ha bench-modes bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds lease-load fuzz raft-scenarios conformance chart docs docs-reference release clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -90,6 +91,10 @@ bench-collector: .venv/.ready ## measure collectors of PODS=100 pods, of a page 
 bench-ha: .venv/.ready ## measure the HA port: Java to Java, Java to ours, ours to Java, ours to ours, raw sendfile, seed (MEGABYTES=512)
 	@$(PYTHON) tests/bench/bench_ha.py --megabytes $(MEGABYTES)
 
+bench-modes: ROUNDS = 3
+bench-modes: .venv/.ready ## measure what Async, Quorum, AllInSync and SYNC_FLUSH cost a Java client, in ROUNDS=3 turns
+	@$(PYTHON) tests/bench/bench_modes.py --rounds $(ROUNDS)
+
 bench-operator: .venv/.ready ## measure the operator with GROUPS="200" broker groups on a real API server without nodes (as root)
 	@$(PYTHON) tests/bench/bench_operator.py $(foreach groups,$(GROUPS),--groups $(groups))
 
@@ -105,8 +110,12 @@ sim-raft: .venv/.ready ## run SEEDS=2000 random schedules against the Raft core 
 mutants: .venv/.ready ## plant bugs in a copy of the controller, and check that each is found
 	@$(PYTHON) -m testkit.mutants
 
-kill-rounds: .venv/.ready ## kill -9 master, slave or log replica under load, ROUNDS=30 times (SEED=n), and read back
-	@$(PYTHON) -m testkit.kill_rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+kill-rounds: .venv/.ready ## kill -9 members under load, ROUNDS=30 times (SEED=n, DURABILITY=quorum), and read back
+	@$(PYTHON) -m testkit.kill_rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) --durability $(DURABILITY)
+
+lease-load: SECONDS = 3600
+lease-load: .venv/.ready ## let real brokers write for SECONDS=3600 under their write leases, and count leases that ran out
+	@LEASE_LOAD_S=$(SECONDS) $(PYTHON) -m pytest -q -s --log-cli-level=INFO tests/process/companion/test_write_lease.py -k neither_load
 
 fuzz: .venv/.ready ## fuzz every reader of untrusted bytes (SECONDS=20 for each reader, KEEP=1)
 	@$(PYTHON) -m testkit.fuzz --seconds $(SECONDS) $(if $(KEEP),--keep)

@@ -93,12 +93,14 @@ class Durability(StrEnum):
     ASYNC = "Async"
     """The master has the message. A failover may lose the messages acknowledged last."""
     QUORUM = "Quorum"
-    """Two brokers have it. The end of any one broker loses no acknowledged message: before an election the
-    controllers ask the living members for their log ends. A master that is cut off from the controllers stops
-    before another one is elected."""
+    """`inSyncReplicas` brokers have it. The end of one broker less loses none: before an election the
+    controllers ask the living members for their log ends. A master that is cut off stops before that."""
     ALL_IN_SYNC = "AllInSync"
     """Every member of the SyncStateSet has it, at least two. The loss of any one member loses no acknowledged
     message."""
+
+
+COPIES_MIN: Final = 2
 
 
 class FailoverTiming(SpecModel):
@@ -140,7 +142,6 @@ _MEMBERS_FOR_TWO_COPIES = Rule(
     ),
 )
 
-
 _QUORUM_OF_BROKERS = Rule(
     name="QuorumWithLogReplicas",
     expression="self.durability != 'Quorum' || self.logReplicas == 0",
@@ -155,6 +156,59 @@ _QUORUM_OF_BROKERS = Rule(
     ),
 )
 
+_COPIES_OF_A_QUORUM = Rule(
+    name="CopiesWithoutQuorum",
+    expression="!has(self.inSyncReplicas) || self.durability == 'Quorum'",
+    message="'inSyncReplicas is %d with durability %s: only Quorum takes it'"
+    ".format([self.inSyncReplicas, self.durability])",
+    holds=lambda spec: spec.in_sync_replicas is None or spec.durability == Durability.QUORUM,
+    problem=lambda spec: (
+        f"inSyncReplicas is {spec.in_sync_replicas} with durability {spec.durability}: only Quorum takes it"
+    ),
+)
+
+_COPIES_IN_REACH = Rule(
+    name="TooManyCopies",
+    expression="!has(self.inSyncReplicas) || self.inSyncReplicas <= self.replicas",
+    message="'inSyncReplicas is %d with replicas %d: it must be 2 to replicas'"
+    ".format([self.inSyncReplicas, self.replicas])",
+    holds=lambda spec: spec.in_sync_replicas is None or spec.in_sync_replicas <= spec.replicas,
+    problem=lambda spec: (
+        f"inSyncReplicas is {spec.in_sync_replicas} with replicas {spec.replicas}: it must be 2 to replicas"
+    ),
+)
+
+_SET_FOR_WRITES = Rule(
+    name="SetOutOfReach",
+    expression="!has(self.minInSyncReplicas) || self.minInSyncReplicas <= self.replicas + self.logReplicas",
+    message="'minInSyncReplicas is %d with replicas %d and logReplicas %d: it must be at most their sum'"
+    ".format([self.minInSyncReplicas, self.replicas, self.logReplicas])",
+    holds=lambda spec: (
+        spec.min_in_sync_replicas is None or spec.min_in_sync_replicas <= spec.replicas + spec.log_replicas
+    ),
+    problem=lambda spec: (
+        f"minInSyncReplicas is {spec.min_in_sync_replicas} with replicas {spec.replicas} and logReplicas "
+        f"{spec.log_replicas}: it must be at most their sum"
+    ),
+)
+
+_SET_FOR_COPIES = Rule(
+    name="SetTooSmall",
+    expression="!has(self.minInSyncReplicas) || self.durability == 'Async' || self.minInSyncReplicas >= "
+    "(has(self.inSyncReplicas) ? self.inSyncReplicas : 2)",
+    message="'minInSyncReplicas is %d with durability %s: it must be at least the copies of a message = %d'"
+    ".format([self.minInSyncReplicas, self.durability, has(self.inSyncReplicas) ? self.inSyncReplicas : 2])",
+    holds=lambda spec: (
+        spec.min_in_sync_replicas is None
+        or spec.durability == Durability.ASYNC
+        or spec.min_in_sync_replicas >= spec.copies
+    ),
+    problem=lambda spec: (
+        f"minInSyncReplicas is {spec.min_in_sync_replicas} with durability {spec.durability}: it must be at "
+        f"least the copies of a message = {spec.copies}"
+    ),
+)
+
 
 class BrokerGroupSpec(SpecModel):
     """What a person asks of a group."""
@@ -162,6 +216,10 @@ class BrokerGroupSpec(SpecModel):
     RULES: ClassVar[tuple[Rule, ...]] = (
         _MEMBERS_FOR_TWO_COPIES,
         _QUORUM_OF_BROKERS,
+        _COPIES_OF_A_QUORUM,
+        _COPIES_IN_REACH,
+        _SET_FOR_WRITES,
+        _SET_FOR_COPIES,
         plain_properties("config"),
         owned_keys("config", OWNED_KEYS),
         refused_keys(
@@ -188,10 +246,16 @@ class BrokerGroupSpec(SpecModel):
     log_replicas: Annotated[int, Field(ge=0, le=LOG_REPLICAS_MAX)] = 0
     """Members that keep the log only, for tens of megabytes of memory each."""
     durability: Durability = Durability.ALL_IN_SYNC
-    """Which members hold a message when it is acknowledged. Async: the master. Quorum: two brokers; the
-    end of any one of them loses nothing, because a failover elects the longest log. Not together with log
-    replicas. AllInSync: every member of the SyncStateSet, at least two; the loss of any one member loses
-    nothing."""
+    """Which members hold a message when it is acknowledged. Async: the master. Quorum: `inSyncReplicas`
+    brokers; the end of one broker less loses nothing, because a failover elects the longest log. Not together
+    with log replicas. AllInSync: every member of the SyncStateSet; the loss of any one loses nothing."""
+    in_sync_replicas: Annotated[int, Field(ge=COPIES_MIN, le=REPLICAS_MAX)] | None = None
+    """With Quorum: how many brokers have a message when it is acknowledged, the master included. From 2 to
+    `replicas`; 2 if it is left out."""
+    min_in_sync_replicas: Annotated[int, Field(ge=1, le=MEMBERS_MAX)] | None = None
+    """How many members the SyncStateSet must have, or the master refuses writes. At most all members. With
+    Quorum at least `inSyncReplicas`, with AllInSync at least 2: these are also what it is if it is left out,
+    and 1 with Async."""
     storage: StorageSpec
     """Volume of each member, log replicas included."""
     resources: Resources = Resources(cpu="1", memory="4Gi")
@@ -238,6 +302,18 @@ class BrokerGroupSpec(SpecModel):
     """What becomes of the volumes when the group is deleted."""
     paused: bool = False
     """Whether the operator only looks and reports, and changes nothing."""
+
+    @property
+    def copies(self) -> int:
+        """How many members have a message when it is acknowledged, at least."""
+        if self.durability is Durability.ASYNC:
+            return 1
+        return self.in_sync_replicas or COPIES_MIN
+
+    @property
+    def members_for_writes(self) -> int:
+        """How many members the SyncStateSet must have for the master to accept writes."""
+        return self.min_in_sync_replicas or self.copies
 
     @property
     def log_file_bytes(self) -> int:

@@ -21,9 +21,12 @@ from testkit.products.guarded_brokers import STOPPED_LINE, GuardedBroker, watche
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.processes import QUICK_SETTINGS, BrokerPlace, JavaBroker, NameServer
 
+LOAD_S = float(os.environ.get("LEASE_LOAD_S", "10"))
+"""`make lease-load` sets it."""
+
 pytestmark = [
     pytest.mark.process,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(600 + LOAD_S),
     pytest.mark.skipif(bool(lacking()), reason=lacking()),
 ]
 
@@ -43,7 +46,6 @@ SETTINGS = {
 SEQUENCES_APART = 1_000_000
 STARTING_S = 20.0
 """For how long the controllers spare a broker that has just started."""
-LOAD_S = float(os.environ.get("LEASE_LOAD_S", "10"))
 
 
 class AsyncGroup:
@@ -165,7 +167,8 @@ async def test_neither_load_nor_an_end_of_all_controllers_stops_a_master(tmp_pat
     async with async_group(tmp_path, LONG_TIMEOUT_MS) as (group, _):
         await asyncio.sleep(LOAD_S)
         lapses = [await side.lapses() for side in group.sides]
-        _log.info(f"leases that ran out in {LOAD_S:.0f} s of writes: {sum(lapses)}")
+        acks = len(group.old.witness.acknowledged())
+        _log.info(f"leases that ran out in {LOAD_S:.0f} s and {acks} writes: {sum(lapses)}")
         assert lapses == [0, 0]
         await controllers_that_have_ended_stop_no_master(group)
 

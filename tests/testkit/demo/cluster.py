@@ -35,6 +35,8 @@ class DemoCluster:
         *,
         relayed: bool = False,
         settings: Mapping[str, str] | None = None,
+        brokers: int = 2,
+        log_replicas: int = 1,
     ) -> None:
         """Describe the cluster; nothing runs before `start`.
 
@@ -44,7 +46,9 @@ class DemoCluster:
             progress: told of each step.
             relayed: each broker's heartbeats reach the controllers through relays of its own (`relays_of`).
                 Its other requests do not: a broker sends them to the address that the leader names.
-            settings: of both brokers, over the usual ones.
+            settings: of all brokers, over the usual ones.
+            brokers: how many.
+            log_replicas: 1, or 0 to start none.
         """
         self.directory = directory
         self.data = directory / "data"
@@ -54,13 +58,19 @@ class DemoCluster:
         self._settings = settings or {}
         self.controllers = ControllerCluster(directory / "controllers", nodes=3)
         self.name_server = NameServer(jars, directory / "namesrv")
-        self._relays = [self._relays_to_controllers() if relayed else [] for _ in range(2)]
-        self.brokers = [self._broker(index) for index in range(2)]
+        self._relays = [self._relays_to_controllers() if relayed else [] for _ in range(brokers)]
+        self.brokers = [self._broker(index) for index in range(brokers)]
+        self._log_replicas = log_replicas
         self.canary_http = f"127.0.0.1:{free_port()}"
         self.log_replica = self._replica()
         self.replica = self.log_replica.process
         self.collector = self._collector()
         self.canary = self._canary()
+
+    @property
+    def members(self) -> int:
+        """How many members the group has."""
+        return len(self.brokers) + self._log_replicas
 
     def _relays_to_controllers(self) -> list[Relay]:
         return [Relay(address) for address in self.controllers.remoting_addresses]
@@ -183,8 +193,11 @@ class DemoCluster:
         with self._progress.step("3 controllers and a name server"):
             await asyncio.gather(self.controllers.start(), self.name_server.start())
         await asyncio.gather(*(relay.start() for relays in self._relays for relay in relays))
-        with self._progress.step("2 brokers, unmodified, in controller mode, and a log replica"):
-            await asyncio.gather(self.replica.start(), *(broker.start() for broker in self.brokers))
+        parts = f"{len(self.brokers)} brokers, unmodified, in controller mode"
+        with self._progress.step(f"{parts}, and a log replica" if self._log_replicas else parts):
+            if self._log_replicas:
+                await self.replica.start()
+            await asyncio.gather(*(broker.start() for broker in self.brokers))
 
     async def start_measuring(self) -> None:
         """Start the collector and the canary; the group must take writes by now."""

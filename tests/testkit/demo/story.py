@@ -177,9 +177,11 @@ class DemoStory:
 
 async def wait_whole(cluster: DemoCluster) -> GroupInfo:
     """Wait until the group has a living master and every member in its SyncStateSet; return the group."""
-    return await cluster.controllers.wait_group(CLUSTER, GROUP, is_whole, _WHOLE_TIMEOUT_S)
+    return await cluster.controllers.wait_group(
+        CLUSTER, GROUP, lambda group: is_whole(group, cluster.members), _WHOLE_TIMEOUT_S
+    )
 
 
-def is_whole(group: GroupInfo) -> bool:
-    """Say if a group of two brokers and a log replica has a master, and all of them in its SyncStateSet."""
-    return group["master_id"] is not None and len(group["sync_state_set"]) == MEMBERS
+def is_whole(group: GroupInfo, members: int = MEMBERS) -> bool:
+    """Say if a group has a master, and so many members in its SyncStateSet."""
+    return group["master_id"] is not None and len(group["sync_state_set"]) == members

@@ -39,6 +39,8 @@ async def under_load(
     rate: int = 500,
     threads: int = 4,
     settings: Mapping[str, str] | None = None,
+    brokers: int = 2,
+    log_replicas: int = 1,
 ) -> AsyncIterator[UnderLoad]:
     """Run the cluster with `rate` sends per second, from the 500th acknowledgement on; end it afterwards.
 
@@ -48,10 +50,20 @@ async def under_load(
         rate: sends per second.
         threads: senders, each waiting for its answer.
         settings: see `DemoCluster`.
+        brokers: see `DemoCluster`.
+        log_replicas: see `DemoCluster`.
     """
     release = await jars()
     progress = StepPrinter()
-    cluster = DemoCluster(release, directory, progress, relayed=relayed, settings=settings)
+    cluster = DemoCluster(
+        release,
+        directory,
+        progress,
+        relayed=relayed,
+        settings=settings,
+        brokers=brokers,
+        log_replicas=log_replicas,
+    )
     load_settings = LoadSettings(threads=threads, rate=rate, poll_name_server_ms=200)
     load = LoadClient(release, cluster.name_server.address, _TOPIC, directory / "load", load_settings)
     try:

@@ -1,4 +1,4 @@
-"""A simulated broker group: three members, a controller that never errs, clients, and a schedule of mishaps.
+"""A simulated broker group: some members, a controller that never errs, clients, and a schedule of mishaps.
 
 What each part may do is the contract of the simulation:
     controller  elects any living member of the SyncStateSet at any time, in a new epoch; takes the
@@ -85,14 +85,14 @@ class SimulatedGroup:
         elections: changes of master so far.
     """
 
-    def __init__(self, seed: int, plan: GroupPlan | None = None) -> None:
-        """Prepare three members with empty disks, the first of them master."""
+    def __init__(self, seed: int, plan: GroupPlan | None = None, members: int = MEMBERS) -> None:
+        """Prepare so many members with empty disks, the first of them master."""
         self.random: Final = Random(seed)
         self.plan: Final = plan or GroupPlan.draw(self.random)
         self.now_ms = 0
         self.all: Final = [
             SimulatedMember(number + 1, self.random, after_sync=self.plan.after_sync)
-            for number in range(MEMBERS)
+            for number in range(members)
         ]
         self.acknowledged: Final = AcknowledgedLog()
         self.epoch = 1

@@ -1,12 +1,11 @@
-"""`make kill-rounds ROUNDS=30 SEED=n`: kill -9 of members under load, in rounds, and read back.
+"""`make kill-rounds ROUNDS=30 SEED=n DURABILITY=quorum`: kill -9 of members under load, and read back.
 
-The victims are master, slave and log replica.
-
-Two unmodified brokers, a log replica and three controllers, all processes of their own, with a Java
-client that sends all the while. A round waits a moment that the seed chose, kills who the seed chose,
-waits until sends that began afterwards are acknowledged, starts the victim again and waits until it is
-back in the SyncStateSet. At the end every acknowledged message is read with a Java consumer, and the
-three logs are compared byte by byte.
+Unmodified brokers and three controllers, all processes of their own, with a Java client that sends all the
+while: two brokers and a log replica that all acknowledge (`all-in-sync`), or brokers of which some do:
+`2-of-3`, `3-of-5`, and `quorum` for both, one after the other. A round waits a moment that the seed chose,
+kills at once who the seed chose, waits until sends that began afterwards are acknowledged, starts the victims
+again and waits until they are back in the SyncStateSet. At the end every acknowledged message is read with a
+Java consumer, and the logs are compared byte by byte.
 
 Exit status: 0 nothing acknowledged was lost and the logs are equal, 1 otherwise. The victims and times follow
 from the seed; what a kill meets does not, since the processes are real.
@@ -19,28 +18,27 @@ import sys
 import tempfile
 from pathlib import Path
 from random import Random
-from typing import Final
 
-from testkit.demo.under_load import under_load
-from testkit.kill_rounds.rounds import MEMBERS, run_rounds
-
-SENDS_PER_S: Final = 200
+from testkit.kill_rounds.groups import GROUPS, KilledGroup
+from testkit.kill_rounds.rounds import killed_group, run_rounds
 
 
-async def _main(rounds: int, seed: int) -> int:
+async def _main(group: KilledGroup, rounds: int, seed: int) -> int:
+    random = Random(seed)
     with tempfile.TemporaryDirectory(prefix="kill-rounds-") as directory:
-        async with under_load(Path(directory), rate=SENDS_PER_S) as running:
-            verdict = await run_rounds(running, Random(seed), rounds)
+        async with killed_group(Path(directory), group) as running:
+            verdict = await run_rounds(running, random, group, rounds)
     found = verdict.read_back
-    for victim in MEMBERS:
-        gaps_ms = sorted(one.gap_s * 1000 for one in verdict.rounds if one.victim == victim)
+    print(group.name)
+    for victims in dict.fromkeys(group.victims):
+        gaps_ms = sorted(one.gap_s * 1000 for one in verdict.rounds if one.victims == victims)
         if gaps_ms:
             print(
-                f"{victim}: {len(gaps_ms)} kills, gap median {gaps_ms[len(gaps_ms) // 2]:.0f} ms, "
-                f"worst {gaps_ms[-1]:.0f} ms"
+                f"{' and '.join(victims)}: {len(gaps_ms)} kills, gap median "
+                f"{gaps_ms[len(gaps_ms) // 2]:.0f} ms, worst {gaps_ms[-1]:.0f} ms"
             )
     print(f"{len(verdict.rounds)} rounds: acknowledged {found.acknowledged}, lost {len(found.lost)}")
-    print(f"the three logs are {'equal' if verdict.logs_equal else 'NOT EQUAL'}")
+    print(f"the {group.members} logs are {'equal' if verdict.logs_equal else 'NOT EQUAL'}", flush=True)
     return 0 if verdict.passed else 1
 
 
@@ -49,12 +47,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make kill-rounds", description=__doc__)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument(
+        "--durability", choices=GROUPS, default="all-in-sync", help="what an acknowledgement means"
+    )
+    parser.add_argument(
         "--seed", type=int, default=None, help="seed of the victims and times; a fresh one by default"
     )
     arguments = parser.parse_args()
     seed = secrets.randbelow(1 << 32) if arguments.seed is None else arguments.seed
-    print(f"seed {seed}: again with make kill-rounds ROUNDS={arguments.rounds} SEED={seed}", flush=True)
-    return asyncio.run(_main(arguments.rounds, seed))
+    again = f"make kill-rounds ROUNDS={arguments.rounds} DURABILITY={arguments.durability} SEED={seed}"
+    print(f"seed {seed}: again with {again}", flush=True)
+    groups = GROUPS[arguments.durability]
+    return max(asyncio.run(_main(group, arguments.rounds, seed)) for group in groups)
 
 
 if __name__ == "__main__":

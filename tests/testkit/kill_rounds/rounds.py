@@ -2,25 +2,32 @@
 
 It has victims and times, the state that each kill meets, and the final logs.
 
-Of every three rounds each member is the victim of one. Victims and times follow from the seed; the state that
-a kill meets does not, since the processes are real.
+Successive rounds take each of a group's `victims` once. Victims and times follow from the seed; the state
+that a kill meets does not, since the processes are real.
 """
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Final
 
+from controller_core.channel.asking import Asker
+from controller_core.remoting.bodies import EpochEntryCache
+from controller_core.remoting.codes import RequestCode
+from ha_sidecar.address import host_port
 from testkit.demo.cluster import CLUSTER, GROUP
 from testkit.demo.story import GroupInfo, wait_whole
-from testkit.demo.under_load import UnderLoad
+from testkit.demo.under_load import UnderLoad, under_load
+from testkit.kill_rounds.groups import MASTER, REPLICA, KilledGroup
 from testkit.products.replica import LogReplicaProcess, log_prefix_equal
 from testkit.rocketmq.load import ReadBackResult, summarise
 from testkit.rocketmq.processes import JavaBroker
 
-MEMBERS: Final = ("master", "slave", "replica")
+SENDS_PER_S: Final = 200
 PAUSE_S_MAX: Final = 1.0
 ACKS_AFTER_KILL: Final = 50
 ACKS_TIMEOUT_S: Final = 60.0
@@ -34,15 +41,15 @@ class Round:
     """What one kill met.
 
     Attributes:
-        victim: one of `MEMBERS`.
-        name: the victim's process.
+        victims: who was killed at once.
+        names: the victims' processes.
         gap_s: longest time between two acknowledgements, from the kill to the end of the round.
-        whole_s: time from the kill until the victim was back in the set.
+        whole_s: time from the kill until the victims were back in the set.
         epochs: master epoch before and after.
     """
 
-    victim: str
-    name: str
+    victims: tuple[str, ...]
+    names: tuple[str, ...]
     gap_s: float
     whole_s: float
     epochs: tuple[int, int]
@@ -62,69 +69,107 @@ class RoundsVerdict:
         return not self.read_back.lost and self.logs_equal
 
 
-def schedule(random: Random, rounds: int) -> Iterator[tuple[str, float]]:
-    """Yield a victim and a pause in seconds for each round; every three rounds take each victim once."""
-    order: list[str] = []
+@asynccontextmanager
+async def killed_group(directory: Path, group: KilledGroup) -> AsyncIterator[UnderLoad]:
+    """Run the group under load; end it afterwards."""
+    async with under_load(
+        directory,
+        rate=SENDS_PER_S,
+        settings=group.settings,
+        brokers=group.brokers,
+        log_replicas=group.log_replicas,
+    ) as running:
+        yield running
+
+
+def schedule(random: Random, group: KilledGroup, rounds: int) -> Iterator[tuple[tuple[str, ...], float]]:
+    """Yield victims and a pause in seconds for each round; successive rounds take each victims once."""
+    order: list[tuple[str, ...]] = []
     for number in range(rounds):
-        if number % len(MEMBERS) == 0:
-            order = random.sample(MEMBERS, len(MEMBERS))
-        yield order[number % len(MEMBERS)], random.uniform(0, PAUSE_S_MAX)
+        if number % len(group.victims) == 0:
+            order = random.sample(group.victims, len(group.victims))
+        yield order[number % len(group.victims)], random.uniform(0, PAUSE_S_MAX)
 
 
-async def run_rounds(running: UnderLoad, random: Random, rounds: int) -> RoundsVerdict:
+async def run_rounds(running: UnderLoad, random: Random, group: KilledGroup, rounds: int) -> RoundsVerdict:
     """Run that many rounds, end the load, and inspect the final logs."""
     found = []
-    for number, (victim, pause_s) in enumerate(schedule(random, rounds), 1):
-        found.append(await _round(running, victim, pause_s))
+    for number, (victims, pause_s) in enumerate(schedule(random, group, rounds), 1):
+        found.append(await _round(running, random, victims, pause_s))
         last = found[-1]
         running.progress.say(
-            f"round {number}: {victim} ({last.name}), gap {last.gap_s * 1000:.0f} ms, "
-            f"whole after {last.whole_s:.1f} s, epoch {last.epochs[0]} -> {last.epochs[1]}"
+            f"round {number}: {' and '.join(victims)} ({', '.join(last.names)}), "
+            f"gap {last.gap_s * 1000:.0f} ms, whole after {last.whole_s:.1f} s, "
+            f"epoch {last.epochs[0]} -> {last.epochs[1]}"
         )
     read_back = await running.read_back()
     return RoundsVerdict(found, read_back, await _logs_equal(running))
 
 
-async def _round(running: UnderLoad, victim: str, pause_s: float) -> Round:
+async def _round(running: UnderLoad, random: Random, victims: tuple[str, ...], pause_s: float) -> Round:
     before = await wait_whole(running.cluster)
     await asyncio.sleep(pause_s)
-    member = _member(running, victim, before)
+    members = _members(running, random, victims, before)
     killed_ns, killed_s = time.time_ns(), time.monotonic()
-    await member.process.kill()
+    await asyncio.gather(*(member.process.kill() for member in members))
     await running.load.wait_for_acknowledged(ACKS_AFTER_KILL, ACKS_TIMEOUT_S, after_ns=killed_ns)
-    await member.start()
+    await asyncio.gather(*(member.start() for member in members))
     after = await _wait_back(running, before)
     gap_s = summarise([send for send in running.load.sends() if send.end_ns > killed_ns]).longest_gap_s
     epochs = before["master_epoch"], after["master_epoch"]
-    return Round(victim, member.process.name, gap_s, time.monotonic() - killed_s, epochs)
+    names = tuple(member.process.name for member in members)
+    return Round(victims, names, gap_s, time.monotonic() - killed_s, epochs)
 
 
-def _member(running: UnderLoad, victim: str, group: GroupInfo) -> JavaBroker | LogReplicaProcess:
+def _members(
+    running: UnderLoad, random: Random, victims: tuple[str, ...], before: GroupInfo
+) -> list[JavaBroker | LogReplicaProcess]:
     cluster = running.cluster
-    if victim == "replica":
-        return cluster.log_replica
-    master = cluster.broker_at(group["master_address"])
-    return next(one for one in cluster.brokers if (one is master) == (victim == "master"))
+    master = cluster.broker_at(before["master_address"])
+    slaves = [broker for broker in cluster.brokers if broker is not master]
+    random.shuffle(slaves)
+    found: list[JavaBroker | LogReplicaProcess] = []
+    for victim in victims:
+        if victim == REPLICA:
+            found.append(cluster.log_replica)
+        else:
+            found.append(master if victim == MASTER else slaves.pop())
+    return found
 
 
 async def _wait_back(running: UnderLoad, before: GroupInfo) -> GroupInfo:
-    """Wait until the set is whole and changed: a set that still names the victim does not count."""
+    """Wait until the set is whole and changed: a set that still names the victims does not count."""
 
     def is_back(group: GroupInfo) -> bool:
         is_newer = group["sync_state_set_epoch"] > before["sync_state_set_epoch"]
-        return is_newer and group["master_id"] is not None and len(group["sync_state_set"]) == len(MEMBERS)
+        is_whole = len(group["sync_state_set"]) == running.cluster.members
+        return is_newer and is_whole and group["master_id"] is not None
 
     return await running.cluster.controllers.wait_group(CLUSTER, GROUP, is_back, WHOLE_TIMEOUT_S)
 
 
 async def _logs_equal(running: UnderLoad) -> bool:
-    """Say whether both brokers have what the replica has; a slave may need a while for its last bytes."""
-    replica = running.cluster.log_replica
+    """Say whether all members have what the master has; a slave may need a while for its last bytes."""
+    cluster = running.cluster
+    group = await wait_whole(cluster)
+    master = cluster.broker_at(group["master_address"])
+    stores = [broker.store for broker in cluster.brokers if broker is not master]
+    if cluster.members > len(cluster.brokers):
+        stores.append(cluster.log_replica.store)
     deadline_s = asyncio.get_running_loop().time() + EQUAL_TIMEOUT_S
-    max_offset = await replica.wait_max_offset()
-    for broker in running.cluster.brokers:
-        while not log_prefix_equal(replica.store / "commitlog", broker.store / "commitlog", max_offset):
+    max_offset = await _end_of(master)
+    for store in stores:
+        while not log_prefix_equal(master.store / "commitlog", store / "commitlog", max_offset):
             if asyncio.get_running_loop().time() > deadline_s:
                 return False
             await asyncio.sleep(_POLL_S)
     return max_offset > 0
+
+
+async def _end_of(broker: JavaBroker) -> int:
+    asker = Asker(host_port(broker.address))
+    try:
+        answer = await asker.ask(RequestCode.GET_BROKER_EPOCH_CACHE)
+    finally:
+        asker.close()
+    return EpochEntryCache.decode(answer.body).max_offset

@@ -1,8 +1,7 @@
 """The planted bugs, as data: the place, the replacement, and the check that must find it.
 
 A mutant is found by schedules of whole controllers (`schedules`), by schedules of Raft's core (`raft`), or by
-one test. The text that is replaced must occur exactly once in its file; a test of the table sees to that, so
-a mutant cannot silently turn into no change when the code around it moves.
+one test. A test of the table checks that the replaced text occurs exactly once in its file.
 """
 
 from testkit.mutants.mutant import Mutant
@@ -114,6 +113,20 @@ MUTANTS = (
         "    if len(group.sync_state_set) - len(ends) >= copies:",
         "    if False:",
         test="tests/unit/groups/elections/test_log_ends.py",
+    ),
+    Mutant(
+        "a slave that joins is not asked before an election",
+        "groups/elections/log_ends.py",
+        "    return MEMBER_AHEAD if brokers",
+        '    return "" if brokers',
+        test="tests/simulation/test_quorum_simulation.py",
+    ),
+    Mutant(
+        "an election lets one silent member too many pass",
+        "groups/elections/log_ends.py",
+        "    if len(group.sync_state_set) - len(ends) >= copies:",
+        "    if len(group.sync_state_set) - len(ends) > copies:",
+        test="tests/simulation/test_quorum_simulation.py",
     ),
     Mutant(
         "a broker is elected although a log replica may hold the second copy",

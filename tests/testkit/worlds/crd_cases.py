@@ -7,6 +7,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from testkit.worlds.copies_cases import COPIES_CASES
+
 Json = dict[str, Any]
 
 CLUSTER_SPEC: Json = {}
@@ -156,12 +158,7 @@ REFUSALS = (
         {"replicas": 1},
         ("AllInSync", "replicas 1", "logReplicas 0"),
     ),
-    RefusedChange(
-        "a quorum of which a log replica is a part",
-        "BrokerGroup",
-        {"durability": "Quorum", "logReplicas": 1},
-        ("Quorum", "logReplicas 1", "AllInSync"),
-    ),
+    *(RefusedChange(name, "BrokerGroup", change, words) for name, change, words in COPIES_CASES),
     RefusedChange("no broker", "BrokerGroup", {"replicas": 0}, ("replicas",)),
     RefusedChange(
         "a key of ours", "BrokerGroup", {"config": {"brokerRole": "SYNC_MASTER"}}, ("config.brokerRole",)

@@ -122,7 +122,7 @@ def test_what_the_crd_admits_is_read_by_companion_replica_and_seed_as_it_was_mea
         )
     )
     seed_texts = _read_by_sidecar(
-        seed_conf(owner, spec, RocketMQClusterSpec(), "2"), setting_keys(seed_config.SeedConfig)
+        seed_conf(owner, spec, RocketMQClusterSpec()), setting_keys(seed_config.SeedConfig)
     )
     seed = seed_config.from_texts(seed_texts | {"advertise": "10.0.0.1:10911"})
     assert {(one.cluster, one.group) for one in (companion, replica, seed)} == {(cluster, group)}
@@ -131,6 +131,7 @@ def test_what_the_crd_admits_is_read_by_companion_replica_and_seed_as_it_was_mea
     assert all([host for host, _ in one.controllers] == hosts for one in (companion, replica, seed))
     assert replica.mapped_file_bytes == seed.mapped_file_bytes == mebibytes << 20
     assert replica.heartbeat_interval_ms == interval_ms
+    assert seed.min_in_sync == (1 if durability is Durability.ASYNC else 2)
     assert seed.reclaim == (durability is Durability.ALL_IN_SYNC)
 
 

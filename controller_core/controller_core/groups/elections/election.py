@@ -61,6 +61,7 @@ class FailureReason(StrEnum):
     WAITING_FOR_MEMBERS = "WaitingForMembers"
     LOG_REPLICA_AHEAD = log_ends.LOG_REPLICA_AHEAD
     LOGS_UNKNOWN = log_ends.LOGS_UNKNOWN
+    MEMBER_AHEAD = log_ends.MEMBER_AHEAD
 
 
 _EXPLAINED: Final[dict[str, str]] = {
@@ -73,6 +74,8 @@ _EXPLAINED: Final[dict[str, str]] = {
     "start the last master, or designate a broker",
     FailureReason.LOGS_UNKNOWN: ", members that are away may be all that have some acknowledged message: "
     "start them, or designate a broker",
+    FailureReason.MEMBER_AHEAD: ", a member outside the set holds more than every broker of the set: "
+    "start the last master, or designate a broker",
 }
 """Reasons that a refusal names, and what more it says."""
 

@@ -20,6 +20,8 @@ The rule, with `copies` the number that an acknowledgement needs, the master inc
     `copies` or more are unheard                         ->  no member: only they may have some message
     a log replica is ahead of every broker               ->  no member: only the replica may have some
                                                              message, and it is never elected
+    a living member outside the set is ahead of every    ->  no member: it may have acknowledged in the
+    broker of the set                                        moment in which it joined
     unclean elections are allowed                        ->  elect, by the ends that members told
 
 Without a winner the group waits for a master until a member comes back, above all the last master, which has
@@ -29,14 +31,19 @@ Members of the set are compared by their ends alone. Each joined the master of t
 is a beginning of that master's log, and of two beginnings of one log the longer one has all of the other.
 Their lists of epochs are not compared, because a broker may keep a wrong label (`member_logs`).
 
+Members outside the set are compared by the newest epoch with messages, then by the end. One that joined the
+lost master has the epoch of its messages; a tail of an earlier master has an earlier one. The two look alike
+while the newest epoch is empty: then the group may wait for a member that it does not need.
+
 A member that is alive and does not answer counts as unheard, and is ranked last.
 
 What this does not cover:
     - a master that lives, but is cut off from the controllers: it may go on acknowledging with a slave that
       told its end already. Its companion stops its writes
-    - a member that left the set before the others had copied what it had acknowledged, if the master dies in
-      the same moment; and a member that acknowledges in the moment in which it joins the set. RocketMQ's
-      master counts the acknowledgement of every connected slave
+    - members that are away and outside the set: they left before the others had copied what they had
+      acknowledged, or they ended in the moment in which they joined. RocketMQ's master counts the
+      acknowledgement of every connected slave. Less than `copies` members that are away have no message
+      alone
 
 Source: CommitLog.asyncPutMessage and GroupTransferService.doWaitTransfer of 5.4.0.
 """
@@ -46,7 +53,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from controller_core.groups.commands import UNKNOWN_EPOCH, UNKNOWN_OFFSET, ElectMaster, LiveBroker
+from controller_core.groups.commands import (
+    UNKNOWN_EPOCH,
+    UNKNOWN_OFFSET,
+    ElectMaster,
+    LiveBroker,
+    MemberLog,
+)
 from controller_core.groups.elections.first_elections import is_first
 from controller_core.groups.elections.policy import is_electable
 from controller_core.groups.group import Group
@@ -56,6 +69,9 @@ LOGS_UNKNOWN: Final = "LogsUnknown"
 """Too few members of the set told the end of their log."""
 LOG_REPLICA_AHEAD: Final = "LogReplicaAhead"
 """A log replica has a longer log than every broker that told its own."""
+
+MEMBER_AHEAD: Final = "MemberAhead"
+"""A member outside the set has a longer log than every broker of the set that told its own."""
 
 COPIES_DIGITS_MAX: Final = 9
 _COPIES_BY_DEFAULT: Final = "1"
@@ -86,8 +102,8 @@ def must_ask(group: Group, command: ElectMaster) -> bool:
     """Return whether the members' answers could change this election.
 
     Not if a living master stays or is replaced under a write guard, a person designates the winner, or the
-    group never had a master. Not if no broker of the set lives, or the only one that does is all that the set
-    has but for one member.
+    group never had a master. Not if no broker of the set lives, or the only member that does is all that the
+    set has but for one.
     """
     alive = {broker.id for broker in command.alive}
     if is_first(group) or command.designate or group.master_id in alive:
@@ -95,26 +111,28 @@ def must_ask(group: Group, command: ElectMaster) -> bool:
     candidates = [
         member for member in group.sync_state_set if member in alive and is_electable(group, member)
     ]
-    return len(candidates) > 1 or (len(candidates) == 1 and len(group.sync_state_set) > 2)
+    others = alive - set(group.sync_state_set)
+    return len(candidates) > 1 or (len(candidates) == 1 and (len(group.sync_state_set) > 2 or bool(others)))
 
 
 def with_log_ends(
-    group: Group, command: ElectMaster, ends: Mapping[BrokerId, LogOffset], copies: int | None
+    group: Group, command: ElectMaster, logs: Mapping[BrokerId, MemberLog], copies: int | None
 ) -> ElectMaster:
     """Return the election with what members told.
 
     Args:
         group: as it is now; with a set.
         command: the election, with the ends of the last heartbeats.
-        ends: of members of the set that answered, where their logs end.
+        logs: of members that answered, those outside the set included.
         copies: what an acknowledgement needs, as `copies_of` says.
     """
-    ends = {member: end for member, end in ends.items() if member in group.sync_state_set}
+    ends = {member: log.max_offset for member, log in logs.items() if member in group.sync_state_set}
+    objection = _objection(group, command, ends, copies) or _outside(group, command, logs, copies)
     if not any(is_electable(group, member) for member in ends):
         # Heartbeats are all that is known of the brokers.
-        return replace(command, withheld=_objection(group, command, ends, copies))
+        return replace(command, withheld=objection)
     alive = tuple(_told(group, broker, ends) for broker in command.alive)
-    return replace(command, alive=alive, withheld=_objection(group, command, ends, copies))
+    return replace(command, alive=alive, withheld=objection)
 
 
 def _told(group: Group, broker: LiveBroker, ends: Mapping[BrokerId, LogOffset]) -> LiveBroker:
@@ -136,3 +154,21 @@ def _objection(
     brokers = [end for member, end in ends.items() if is_electable(group, member)]
     furthest = max(ends.values(), default=UNKNOWN_OFFSET)
     return LOG_REPLICA_AHEAD if furthest > max(brokers, default=UNKNOWN_OFFSET) else ""
+
+
+def _outside(
+    group: Group, command: ElectMaster, logs: Mapping[BrokerId, MemberLog], copies: int | None
+) -> str:
+    """Return why no member may be elected because of logs outside the set, one word; empty if one may."""
+    if copies is None or copies < 2 or command.unclean_allowed:
+        return ""
+    within = {member for member in logs if member in group.sync_state_set}
+    brokers = [_rank(logs[member]) for member in within if is_electable(group, member)]
+    # No log can have a later epoch than the controllers.
+    told = [log for member, log in logs.items() if member not in within]
+    others = [_rank(log) for log in told if log.written_epoch <= group.master_epoch]
+    return MEMBER_AHEAD if brokers and others and max(others) > max(brokers) else ""
+
+
+def _rank(log: MemberLog) -> tuple[int, int]:
+    return log.written_epoch, log.max_offset

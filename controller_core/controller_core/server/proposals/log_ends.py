@@ -1,7 +1,8 @@
-"""Ask living members of the SyncStateSet where their logs end, before a dead master's successor is elected.
+"""Ask living members where their logs end, before a dead master's successor is elected.
 
 `groups.elections.log_ends` says why heartbeats are not enough, and what the answers allow. The leader asks
-each living member for the end of its log (1007), and each broker for its settings (26), all at once:
+each living member for the end of its log (1007), and each broker of the set for its settings (26), all at
+once:
 
     every member answered                            ->  elect
     a broker acknowledges with every member,         ->  the others have `GRACE_S`, because every member has
@@ -29,8 +30,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from controller_core.groups.commands import ElectMaster
+from controller_core.groups.commands import ElectMaster, MemberLog
 from controller_core.groups.elections.log_ends import copies_of, fewest_copies, must_ask, with_log_ends
+from controller_core.groups.elections.member_logs import log_of_list
 from controller_core.groups.elections.policy import is_electable
 from controller_core.groups.group import Group
 from controller_core.groups.keys import BrokerId, LogOffset, comma_list
@@ -55,12 +57,12 @@ class _Answers:
     """What members told so far.
 
     Attributes:
-        ends: where their logs end.
+        logs: of those that told where theirs ends.
         copies: of each broker that told its settings, what its acknowledgement needs.
         news: set by each member that is done.
     """
 
-    ends: dict[BrokerId, LogOffset] = field(default_factory=dict)
+    logs: dict[BrokerId, MemberLog] = field(default_factory=dict)
     copies: dict[BrokerId, int | None] = field(default_factory=dict)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -90,13 +92,13 @@ class LogEnds:
         if group is None or not must_ask(group, command):
             return command
         alive = {broker.id for broker in command.alive}
-        members = [member for member in group.sync_state_set if member in alive]
+        members = [member for member in group.replicas if member in alive]
         answers = await self._answers(group, members)
-        told = with_log_ends(group, command, answers.ends, fewest_copies(answers.copies.values()))
+        told = with_log_ends(group, command, answers.logs, fewest_copies(answers.copies.values()))
         fields = bind(
             broker_group=str(group.key),
-            ends=" ".join(f"{member}:{end}" for member, end in sorted(answers.ends.items())),
-            silent=comma_list(tuple(member for member in members if member not in answers.ends)),
+            ends=" ".join(f"{member}:{log.max_offset}" for member, log in sorted(answers.logs.items())),
+            silent=comma_list(tuple(member for member in members if member not in answers.logs)),
             withheld=told.withheld,
         )
         _log.log(logging.WARNING if told.withheld else logging.INFO, "members told their logs", extra=fields)
@@ -123,7 +125,7 @@ class LogEnds:
 
     async def _ask_until_told(self, group: Group, member: BrokerId, answers: _Answers) -> None:
         questions = [self._end(group, member, answers)]
-        if is_electable(group, member):
+        if member in group.sync_state_set and is_electable(group, member):
             questions.append(self._copies(group, member, answers))
         try:
             await asyncio.gather(*questions)
@@ -135,7 +137,7 @@ class LogEnds:
         if body is None:
             return
         try:
-            end = LogOffset(own_epochs(group, member, body).max_offset)
+            told = own_epochs(group, member, body)
         except (OtherMemberError, RefusedError, RemotingProtocolError) as error:
             _log.warning(
                 "a member does not tell the end of its log",
@@ -143,8 +145,9 @@ class LogEnds:
             )
             self._forget(group.address(member) or "")
             return
-        if end >= 0:
-            answers.ends[member] = end
+        if told.max_offset >= 0:
+            starts = ((entry.epoch, entry.start_offset) for entry in told.epoch_list)
+            answers.logs[member] = log_of_list(member, starts, LogOffset(told.max_offset))
 
     async def _copies(self, group: Group, member: BrokerId, answers: _Answers) -> None:
         body = await self._told(group, member, RequestCode.GET_BROKER_CONFIG)

@@ -72,11 +72,6 @@ _TUNED: Final[dict[str, str]] = {
 }
 """What `config` may change."""
 
-DURABILITY_KEYS: Final[Mapping[Durability, Mapping[str, str]]] = {
-    Durability.ASYNC: {"allAckInSyncStateSet": "false", "inSyncReplicas": "1", "minInSyncReplicas": "1"},
-    Durability.QUORUM: {"allAckInSyncStateSet": "false", "inSyncReplicas": "2", "minInSyncReplicas": "2"},
-    Durability.ALL_IN_SYNC: {"allAckInSyncStateSet": "true", "inSyncReplicas": "2", "minInSyncReplicas": "2"},
-}
 _AUTH_PACKAGE: Final = "org.apache.rocketmq.auth"
 
 
@@ -104,6 +99,15 @@ def _proxy_file(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpe
     return {CONF_FILE: proxy_conf(spec.cluster, owner.namespace, cluster)}
 
 
+def durability_keys(spec: BrokerGroupSpec) -> dict[str, str]:
+    """Return the keys that say which members have a message when a broker acknowledges it."""
+    return {
+        "allAckInSyncStateSet": "true" if spec.durability is Durability.ALL_IN_SYNC else "false",
+        "inSyncReplicas": str(spec.copies),
+        "minInSyncReplicas": str(spec.members_for_writes),
+    }
+
+
 def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
     """Return what all brokers of the group share.
 
@@ -117,7 +121,7 @@ def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpe
         "brokerName": owner.name,
         "brokerId": "0",
         "brokerRole": role,
-        **DURABILITY_KEYS[spec.durability],
+        **durability_keys(spec),
         "enableControllerMode": "true",
         "controllerAddr": endpoints.controller_addresses(spec.cluster, owner.namespace, cluster),
         "namesrvAddr": endpoints.name_server_addresses(spec.cluster, owner.namespace, cluster),
@@ -217,7 +221,7 @@ def fixed_children(
         "broker.conf": broker_conf(owner, spec, cluster),
         "companion.conf": companion_conf(owner, spec, cluster),
         "replica.conf": replica_conf(owner, spec, cluster),
-        "seed.conf": _seed_conf(owner, spec, cluster),
+        "seed.conf": seed_conf(owner, spec, cluster),
         "start-broker.sh": broker_start(spec, has_users=cluster.has_users),
         "start-replica.sh": REPLICA_START,
         "start-seed.sh": seed_start(FIND_ADDRESS),
@@ -279,7 +283,7 @@ def broker_set(
         broker_conf(owner, spec, cluster),
         broker_start(spec, has_users=cluster.has_users),
         companion_conf(owner, spec, cluster),
-        _seed_conf(owner, spec, cluster),
+        seed_conf(owner, spec, cluster),
         *_proxy_file(owner, spec, cluster).values(),
     )
     pod = _pod(owner, container, parts.ROCKETMQ_USER, hosts) | {
@@ -287,11 +291,6 @@ def broker_set(
     }
     pod = parts.with_credentials(pod, spec.cluster) if cluster.has_users else pod
     return _stateful_set(owner, spec, owner.name, BROKER, replicas, (pod, configuration))
-
-
-def _seed_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
-    min_in_sync = DURABILITY_KEYS[spec.durability]["minInSyncReplicas"]
-    return seed_conf(owner, spec, cluster, min_in_sync)
 
 
 def log_replica_set(

@@ -22,14 +22,13 @@ RESOURCES: Final = Resources(cpu="250m", memory="512Mi")
 _STORE: Final = f"{names.STORE_PATH}/store"
 
 
-def seed_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec, min_in_sync: str) -> str:
+def seed_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
     """Return what the seeds of all brokers of the group share.
 
     Args:
         owner: the BrokerGroup.
         spec: its spec.
         cluster: the spec of its cluster.
-        min_in_sync: the brokers' minInSyncReplicas.
     """
     values = {
         "cluster": spec.cluster,
@@ -39,7 +38,7 @@ def seed_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec,
         "mapped-file-bytes": str(spec.log_file_bytes),
         # Elsewhere something may be acknowledged without a member that is gone.
         "reclaim": "true" if spec.durability is Durability.ALL_IN_SYNC else "false",
-        "min-in-sync": min_in_sync,
+        "min-in-sync": str(spec.members_for_writes),
     }
     if cluster.has_users:
         values["credentials"] = names.CREDENTIALS_PATH

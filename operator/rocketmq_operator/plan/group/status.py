@@ -14,7 +14,6 @@ from typing import Final
 
 from rocketmq_operator.api.broker_group import (
     BrokerGroupStatus,
-    Durability,
     MasterStatus,
     MemberStatus,
     PlanStatus,
@@ -149,11 +148,11 @@ def _group_ready(
     if pod is None or not pod.ready or pod.deleting:
         text = with_causes(f"the pod of {master} is not ready", troubles, [master])
         return make_finding("Ready", holds=False, reason="MasterNotServing", message=text)
-    copies = 1 if observed.spec.durability is Durability.ASYNC else 2
+    needed = observed.spec.members_for_writes
     in_sync = sum(member.in_sync for member in members)
-    if in_sync < copies:
+    if in_sync < needed:
         text = (
-            f"{in_sync} members are in the SyncStateSet, {observed.spec.durability} needs {copies}: writes "
+            f"{in_sync} members are in the SyncStateSet, {observed.spec.durability} needs {needed}: writes "
             "are refused"
         )
         away = [member.name for member in members if not member.in_sync]

@@ -27,7 +27,6 @@ because they change nothing. Nothing is remembered between two looks.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from rocketmq_operator.api.broker_group import Durability
 from rocketmq_operator.api.names import LISTENER_LABEL
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import (
@@ -237,14 +236,14 @@ def _next_size(
 
 def _too_few_left(observed: ObservedGroup, leaving: str) -> Wait | None:
     """Return why the removal of a member would remove a needed copy of acknowledged messages."""
-    copies = 1 if observed.spec.durability is Durability.ASYNC else 2
+    needed = observed.spec.members_for_writes
     others = [observed.reported_member(name) for name in all_members(observed) if name != leaving]
     in_sync = sum(member is not None and member.in_sync for member in others)
-    if in_sync >= copies:
+    if in_sync >= needed:
         return None
     text = (
         f"without {leaving} {in_sync} members are in the SyncStateSet, {observed.spec.durability} needs "
-        f"{copies}"
+        f"{needed}"
     )
     return Wait("ScaleInRefused", text)
 

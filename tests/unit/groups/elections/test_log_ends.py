@@ -2,9 +2,11 @@
 
 import pytest
 
-from controller_core.groups.commands import Cause, ElectMaster, LiveBroker, Stamp
+from controller_core.groups.commands import Cause, ElectMaster, LiveBroker, MemberLog, Stamp
 from controller_core.groups.elections.log_ends import copies_of, fewest_copies, must_ask, with_log_ends
+from controller_core.groups.elections.member_logs import log_of_list
 from controller_core.groups.group import Group, Replica
+from controller_core.groups.keys import BrokerId, LogOffset
 from controller_core.groups.replies import Outcome
 from controller_core.remoting.codes import ResponseCode
 from testkit.raft.groups import KEY, GroupsDriver
@@ -27,6 +29,14 @@ def election(*alive: int, **changes: object) -> ElectMaster:
     return ElectMaster(cluster="c1", broker_name="b1", **fields)
 
 
+def logs(ends: dict[int, int], epoch: int = 4) -> dict[BrokerId, MemberLog]:
+    """Return logs with all messages in one epoch."""
+    return {
+        BrokerId(member): log_of_list(BrokerId(member), [(epoch, 0)], LogOffset(end))
+        for member, end in ends.items()
+    }
+
+
 def elected(
     members: tuple[int, ...], ends: dict[int, int], copies: int | None, **changes: object
 ) -> tuple[Group, Outcome]:
@@ -37,7 +47,7 @@ def elected(
     driver.elect(1, by=1)
     driver.alter(members)
     alive = [member for member in members if member != 1]
-    command = with_log_ends(driver.group, election(*alive, **changes), ends, copies)
+    command = with_log_ends(driver.group, election(*alive, **changes), logs(ends), copies)
     outcome = driver.apply(command)
     return driver.group, outcome
 
@@ -71,19 +81,39 @@ def test_a_member_that_told_nothing_is_ranked_last() -> None:
         pytest.param((1, 2, 9), {2: 70}, 2, "LogsUnknown", id="a log replica is unheard"),
         pytest.param((1, 2, 9), {9: 70}, 2, "LogsUnknown", id="only a log replica is heard"),
         pytest.param((1, 2, 3), {}, None, "", id="nothing is known"),
-        pytest.param((1, 2, 3), {2: 70, 5: 100}, 2, "LogsUnknown", id="others than the set do not count"),
+        pytest.param((1, 2, 3), {2: 70, 5: 60}, 2, "LogsUnknown", id="others than the set do not count"),
     ],
 )
 def test_somebody_is_elected_if_one_that_was_heard_must_have_every_acknowledged_message(
     members: tuple[int, ...], ends: dict[int, int], copies: int | None, reason: str
 ) -> None:
-    command = with_log_ends(group(*members), election(*members[1:]), ends, copies)
+    command = with_log_ends(group(*members), election(*members[1:]), logs(ends), copies)
+    assert command.withheld == reason
+
+
+@pytest.mark.parametrize(
+    ("end", "epoch", "copies", "reason"),
+    [
+        pytest.param(101, 4, 2, "MemberAhead", id="it joined the lost master and is ahead"),
+        pytest.param(100, 4, 2, "", id="it is as far"),
+        pytest.param(101, 3, 2, "", id="its tail is of an earlier master"),
+        pytest.param(101, 5, 2, "", id="its epoch cannot be"),
+        pytest.param(101, 4, 3, "MemberAhead", id="three copies"),
+        pytest.param(101, 4, None, "", id="every member of the set acknowledges"),
+        pytest.param(101, 4, 1, "", id="the master alone acknowledges"),
+    ],
+)
+def test_a_member_that_had_not_joined_yet_may_have_what_the_set_lacks(
+    end: int, epoch: int, copies: int | None, reason: str
+) -> None:
+    told = logs({2: 70, 3: 100}) | logs({7: end}, epoch)
+    command = with_log_ends(group(1, 2, 3), election(2, 3, 7), told, copies)
     assert command.withheld == reason
 
 
 def test_unclean_elections_are_not_withheld() -> None:
     asked = election(2, 3, unclean_allowed=True)
-    assert with_log_ends(group(1, 2, 3), asked, {3: 100}, 2).withheld == ""
+    assert with_log_ends(group(1, 2, 3), asked, logs({3: 100}), 2).withheld == ""
 
 
 def test_a_withheld_election_takes_the_dead_master_away_and_says_why() -> None:
@@ -101,6 +131,7 @@ def test_a_withheld_election_takes_the_dead_master_away_and_says_why() -> None:
         pytest.param((1, 2, 3), (3,), {}, True, id="one candidate of three members"),
         pytest.param((1, 2, 9), (2, 9), {}, True, id="a log replica may be ahead"),
         pytest.param((1, 2), (2,), {}, False, id="the other of two members"),
+        pytest.param((1, 2), (2, 7), {}, True, id="the other of two members, and one outside the set"),
         pytest.param((1, 2, 3), (1, 2, 3), {}, False, id="the master lives"),
         pytest.param((1, 2, 3), (2, 3), {"designate": True, "requester_id": 2}, False, id="designated"),
         pytest.param((1, 9), (9,), {}, False, id="no candidate"),

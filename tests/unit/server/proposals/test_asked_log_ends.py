@@ -1,4 +1,4 @@
-"""The leader asks the set's living members for the ends of their logs: answers, refusals and silence."""
+"""The leader asks living members for the ends of their logs: answers, refusals and silence."""
 
 import asyncio
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def is_silent(_request: RemotingCommand) -> RemotingCommand:
 class AskingLeader:
     """A leader whose group lost its master 1; members 2, 3, ... answer in their ways."""
 
-    def __init__(self, *members: Answer, log_replica: int = 0) -> None:
+    def __init__(self, *members: Answer, log_replica: int = 0, outside: int = 0) -> None:
         ids = tuple(range(1, len(members) + 2))
         self.members = {f"a:{broker_id}": answer for broker_id, answer in enumerate(members, 2)}
         self.driver = GroupsDriver()
@@ -54,7 +54,7 @@ class AskingLeader:
                 broker_id, f"a:{broker_id}", take_up=True, log_replica=broker_id == log_replica
             )
         self.driver.elect(1, by=1)
-        self.driver.alter(ids)
+        self.driver.alter(tuple(broker_id for broker_id in ids if broker_id != outside))
         self.asked: list[str] = []
         self.forgotten: list[str] = []
         self.alive = tuple(LiveBroker(broker_id, 1, 40) for broker_id in ids[1:])
@@ -119,6 +119,12 @@ async def test_a_silent_member_is_not_needed_where_every_member_acknowledges(
 async def test_a_log_replica_that_is_ahead_is_found() -> None:
     command = await AskingLeader(tells(2, 70), tells(3, 100, ""), log_replica=3).told()
     assert command.withheld == "LogReplicaAhead"
+
+
+@pytest.mark.parametrize(("end", "withheld"), [(101, "MemberAhead"), (100, "")])
+async def test_a_member_that_had_not_joined_yet_is_asked_for_its_log_only(end: int, withheld: str) -> None:
+    command = await AskingLeader(tells(2, 100), tells(3, end, ""), outside=3).told()
+    assert command.withheld == withheld
 
 
 @pytest.mark.parametrize(

@@ -54,11 +54,22 @@ async def test_brokers_know_every_controller_that_there_can_be_by_its_own_name()
 
 
 @pytest.mark.parametrize(
-    ("durability", "expected"),
-    [("Async", ("false", "1", "1")), ("Quorum", ("false", "2", "2")), ("AllInSync", ("true", "2", "2"))],
+    ("spec", "expected"),
+    [
+        ({"durability": "Async"}, ("false", "1", "1")),
+        ({"durability": "Quorum"}, ("false", "2", "2")),
+        ({"durability": "AllInSync"}, ("true", "2", "2")),
+        ({"durability": "Quorum", "replicas": 5, "inSyncReplicas": 3}, ("false", "3", "3")),
+        (
+            {"durability": "Quorum", "replicas": 5, "inSyncReplicas": 2, "minInSyncReplicas": 3},
+            ("false", "2", "3"),
+        ),
+        ({"durability": "Async", "minInSyncReplicas": 2}, ("false", "1", "2")),
+        ({"durability": "AllInSync", "replicas": 3, "minInSyncReplicas": 3}, ("true", "2", "3")),
+    ],
 )
-async def test_durability_is_a_matter_of_settings(durability: str, expected: tuple[str, ...]) -> None:
-    world = await _settled({"durability": durability})
+async def test_durability_is_a_matter_of_settings(spec: dict[str, Any], expected: tuple[str, ...]) -> None:
+    world = await _settled(spec | {"logReplicas": 0})
     conf = dict(
         line.split("=", 1) for line in world.get("ConfigMap", "orders")["data"]["broker.conf"].splitlines()
     )

@@ -16,6 +16,7 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.common.objects import Owner
 from rocketmq_operator.plan.group.children import broker_conf
+from testkit.worlds.operator import OperatorWorld
 
 ROOT = Path(__file__).parents[5]
 MODES = ROOT / "examples" / "modes"
@@ -84,3 +85,15 @@ def test_the_page_names_the_defaults_of_the_field() -> None:
         "resources": f"{{cpu: {proxy.resources.cpu}, memory: {proxy.resources.memory}}}",
         "config": "none",
     }
+
+
+@pytest.mark.parametrize(("behind", "ready"), [(2, ("True", "Serving")), (3, ("False", "TooFewInSync"))])
+async def test_a_group_is_ready_while_as_many_members_as_its_number_are_in_sync(
+    behind: int, ready: tuple[str, str]
+) -> None:
+    spec = {"durability": "Quorum", "replicas": 5, "inSyncReplicas": 3, "logReplicas": 0}
+    world = OperatorWorld(spec)
+    await world.settle()
+    world.controllers.behind |= {f"orders-{ordinal}" for ordinal in range(1, 1 + behind)}
+    await world.one_pass()
+    assert world.condition("Ready") == ready
