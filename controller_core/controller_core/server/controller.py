@@ -111,6 +111,7 @@ class Controller:
             self.heartbeats.alive_of,
             self.heartbeats.alive_ids_of,
             lambda: config.settings.elect_unclean_master,
+            self.heartbeats.is_learner,
         )
         self._submitter = CommandSubmitter(
             node,
