@@ -207,6 +207,7 @@ def test_every_pod_that_the_operator_makes_and_we_collect_from_serves_at_the_por
         "nameserver": [],
         "controller": ["metrics", "events"],
         "broker": ["metrics", "metrics", "events"],
+        "learner": ["metrics"],
         "log-replica": ["metrics", "events"],
         "proxy": [],
         "route-front": [],

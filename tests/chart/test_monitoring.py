@@ -60,6 +60,7 @@ def test_every_pod_monitor_finds_one_kind_of_pod_and_its_ports() -> None:
         "demo-controller": [9880],
         "demo-log-replica": [9881],
         "demo-broker": [9882, 5557],
+        "demo-learner": [5557],
         "demo-proxy": [5557],
         "demo-route-front": [9883],
         "demo-operator": [8080],
@@ -100,7 +101,7 @@ def test_the_pages_example_gives_prometheus_a_way_to_every_port_that_it_asks() -
 def test_labels_that_a_prometheus_selects_by_are_put_on() -> None:
     settings = [f'monitoring.{one}.labels={{"release":"kube"}}' for one in ("podMonitor", "prometheusRule")]
     objects = rendered(*ALL, *settings, 'monitoring.podMonitor.interval="5s"')
-    for kind, count in (("PodMonitor", 6), ("PrometheusRule", 1)):
+    for kind, count in (("PodMonitor", 7), ("PrometheusRule", 1)):
         labels = [one["metadata"]["labels"] for one in of(objects, kind)]
         assert [one["release"] for one in labels] == ["kube"] * count
     (endpoint,) = named(objects, "PodMonitor", "demo-operator")["spec"]["podMetricsEndpoints"]

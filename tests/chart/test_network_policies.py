@@ -36,6 +36,14 @@ NEEDED = {
     ("log-replica", "controller"): {9878, 9880},
     ("log-replica", "broker"): {9882, 10911, 10912},
     ("log-replica", "log-replica"): {9881, 10911, 10912},
+    **{(one, "learner"): {10911} for one in ("controller", "operator")},
+    ("broker", "learner"): {10911, 10912},
+    ("learner", "nameserver"): {9876},
+    ("learner", "controller"): {9878, 9880},
+    ("learner", "broker"): {9882, 10911, 10912},
+    ("learner", "log-replica"): {9881, 10911, 10912},
+    **{(one, "learner"): {10911, 10912} for one in ("learner", "log-replica")},
+    **{("measure", "learner"): {5557, 10909, 10911}, ("test", "learner"): {10909, 10911}},
     ("proxy", "nameserver"): {9876},
     ("proxy", "broker"): {8081, 10909, 10910, 10911},
     ("operator", "nameserver"): {9876},
@@ -161,7 +169,7 @@ def test_a_node_agent_needs_the_addresses_of_its_nodes() -> None:
 def test_every_component_that_listens_has_a_policy() -> None:
     selectors = [one["spec"]["podSelector"] for one in of(rendered(*MEASURED), "NetworkPolicy")]
     every = pod_templates() | pods(rendered(*MEASURED))
-    assert len(every) == 10
+    assert len(every) == 11
     for component, pod in every.items():
         taken = [one for one in selectors if matches(one, pod["metadata"]["labels"])]
         assert len(taken) == (0 if component == "test" else 1), component
@@ -199,6 +207,7 @@ def test_clients_reach_name_servers_brokers_and_proxies_and_nothing_else() -> No
         "nameserver": {names.NAME_SERVER_PORT},
         "controller": set(),
         "broker": {names.BROKER_PORT, names.BROKER_FAST_PORT, names.BROKER_HOLD_PORT, names.PROXY_GRPC_PORT},
+        "learner": {names.BROKER_PORT, names.BROKER_FAST_PORT},
         "log-replica": set(),
         "proxy": {names.PROXY_GRPC_PORT, names.PROXY_REMOTING_PORT},
         "route-front": {names.ROUTE_FRONT_PORT},
@@ -247,7 +256,7 @@ def test_a_log_goes_to_brokers_and_log_replicas_only() -> None:
             for name, pod in pod_templates().items()
             if names.BROKER_HA_PORT in open_ports(objects, _labels(source), pod["metadata"]["labels"])
         }
-        assert reaching == {"broker", "log-replica"}
+        assert reaching == {"broker", "learner", "log-replica"}
 
 
 def test_the_operator_reaches_what_it_asks() -> None:
@@ -328,7 +337,7 @@ def test_policies_of_clusters_are_where_the_clusters_are(
         if one["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/name"] == "rocketmq"
     ]
     assert {one["metadata"]["namespace"] for one in members} == namespaces
-    assert len(members) == 8 * len(namespaces)
+    assert len(members) == 9 * len(namespaces)
     for one in members:
         if one["metadata"]["name"] == "demo-slo-report-spark":
             continue  # they talk among themselves

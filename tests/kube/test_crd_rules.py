@@ -13,6 +13,7 @@ from rocketmq_operator.api.definitions.crds import custom_resource_definitions
 from rocketmq_operator.api.names import API_VERSION
 from testkit.worlds.cluster_cases import ACCEPTED_CLUSTER_CHANGES, CLUSTER_REFUSALS
 from testkit.worlds.crd_cases import ACCEPTED_CHANGES, REFUSALS, RefusedChange, base_spec, merged
+from testkit.worlds.member_cases import ACCEPTED_MEMBER_CHANGES, MEMBER_REFUSALS
 from testkit.worlds.pod_cases import ACCEPTED_POD_CHANGES, POD_REFUSALS
 
 KUBECONFIG = os.environ.get("RMQHA_KUBECONFIG", "")
@@ -54,7 +55,9 @@ def _object(kind: str, spec: Json) -> Json:
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": "probe"}, "spec": spec}
 
 
-@pytest.mark.parametrize("refusal", [*REFUSALS, *POD_REFUSALS, *CLUSTER_REFUSALS], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "refusal", [*REFUSALS, *MEMBER_REFUSALS, *POD_REFUSALS, *CLUSTER_REFUSALS], ids=lambda case: case.name
+)
 def test_the_api_server_refuses_with_field_and_value(refusal: RefusedChange, namespace: str) -> None:
     valid = merged(base_spec(refusal.kind), refusal.before)
     if refusal.update:
@@ -66,7 +69,8 @@ def test_the_api_server_refuses_with_field_and_value(refusal: RefusedChange, nam
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "change"), [*ACCEPTED_CHANGES, *ACCEPTED_POD_CHANGES, *ACCEPTED_CLUSTER_CHANGES]
+    ("name", "kind", "change"),
+    [*ACCEPTED_CHANGES, *ACCEPTED_MEMBER_CHANGES, *ACCEPTED_POD_CHANGES, *ACCEPTED_CLUSTER_CHANGES],
 )
 def test_the_api_server_takes_a_change_within_the_rules(
     name: str, kind: str, change: Json, namespace: str

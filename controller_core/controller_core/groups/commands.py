@@ -27,6 +27,7 @@ import msgspec
 from controller_core.groups.errors import CommandDecodeError, CommandTooLargeError, NewerCommandError
 from controller_core.groups.keys import BrokerId, LogOffset, MasterEpoch
 from controller_core.remoting.header import JAVA_LONG_MAX, JavaInt
+from controller_core.remoting.headers import LEARNER_PRIORITY
 
 _LONG = msgspec.Meta(ge=-JAVA_LONG_MAX - 1, le=JAVA_LONG_MAX)
 JavaBrokerId = Annotated[BrokerId, _LONG]
@@ -77,6 +78,11 @@ class LiveBroker(msgspec.Struct, frozen=True):
     epoch: JavaInt = UNKNOWN_EPOCH
     max_offset: JavaOffset = UNKNOWN_OFFSET
     priority: JavaInt = DEFAULT_ELECTION_PRIORITY
+
+    @property
+    def is_learner(self) -> bool:
+        """Whether its heartbeats say that it copies and must never be elected."""
+        return self.priority == LEARNER_PRIORITY
 
 
 class MemberLog(msgspec.Struct, frozen=True):

@@ -17,6 +17,13 @@ from controller_core.remoting.header import Header, JavaInt, JavaLong
 
 REPLICA_KIND_LOG: Final = "log"
 """Value of `replica_kind` for a replica that can never be elected."""
+LEARNER_PRIORITY: Final = -(1 << 31)
+"""The `brokerElectionPriority` of a learner, which no election takes.
+
+A Java learner registers like any broker, and tells only its master that it is a learner. Of its settings its
+heartbeats carry this one. RocketMQ's own controller subtracts priorities in 32 bits, so that this one comes
+after the default there too.
+"""
 BROKER_ID_NONE: Final = -1
 """The broker id of an ELECT_MASTER that does not name a broker."""
 

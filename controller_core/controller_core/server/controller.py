@@ -108,9 +108,9 @@ class Controller:
         self.heartbeats = HeartbeatReceiver(machine.state, clock)
         self._maker = CommandMaker(
             clock,
-            self.heartbeats.alive_of,
-            self.heartbeats.alive_ids_of,
+            *(self.heartbeats.alive_of, self.heartbeats.alive_ids_of),
             lambda: config.settings.elect_unclean_master,
+            self.heartbeats.is_learner,
         )
         self._submitter = CommandSubmitter(
             node,

@@ -1,4 +1,4 @@
-"""The replica's answers to questions for a broker: its epochs, its state, its HA address.
+"""The replica's answers to questions for a broker: its epochs, its state, its HA address; its readiness.
 
 Every asker gets the address by 906: a Java broker says nothing there unless it is master, but a log replica
 serves its log at any time, and the asker must know whether that is the log it wants. `masterAddress` is given
@@ -76,6 +76,27 @@ def ha_address(
         master_flush_offset=store.log.synced_offset,
         master_address=config.address if _is_master(view) else None,
     )
+
+
+def readiness(
+    view: FollowedGroup, *, is_learner: bool, is_following: bool, has_room: bool, refusal: str
+) -> tuple[bool, str]:
+    """Return whether a replica does its work, and the text that says so.
+
+    A member works in the SyncStateSet. A learner never enters it, and works while it follows a master.
+    """
+    if not view.broker_id:
+        return False, "not registered"
+    if is_learner:
+        text = f"a learner that {'follows' if is_following else 'waits for'} its master, id {view.broker_id}"
+    else:
+        members = ",".join(str(member) for member in sorted(view.members))
+        text = f"{'in' if view.in_sync else 'not in'} the SyncStateSet [{members}], id {view.broker_id}"
+    if not has_room:
+        text += "; the disk lacks room, nothing is received"
+    if refusal:
+        text += f"; the master refuses to tell its HA address: {refusal}"
+    return is_following and has_room if is_learner else view.in_sync, text
 
 
 def _is_master(view: FollowedGroup) -> bool:

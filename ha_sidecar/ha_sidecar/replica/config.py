@@ -41,13 +41,16 @@ class ReplicaConfig:
             replica stops its heartbeats while it is the only company of a single broker.
         on_divergence: `archive` moves a log that cannot be continued aside and starts over; `stop` ends the
             process.
-        retention_hours: files that nothing was written to for so long are removed, oldest first.
+        retention_hours: files that nothing was written to for so long are removed, oldest first; 0 for the
+            time that the master's `fileReservedTime` says now.
         disk_drop_percent: above this use of the disk the oldest files go whatever their age.
         disk_refuse_percent: above this nothing more is received, so that the disk does not run full.
         unclean_election: set it if the controllers allow unclean elections; a restarted master is then not
             trusted.
         sync_from_last_file: a replica without a log begins with the master's newest file, and never gets the
             older ones.
+        learner: copy without being counted: the replica never enters the SyncStateSet, no write waits for it,
+            and no election takes it.
     """
 
     cluster: str
@@ -67,11 +70,12 @@ class ReplicaConfig:
     ack_after: str = "sync"
     controller_kind: str = "rocketmq-ha"
     on_divergence: str = "archive"
-    retention_hours: int = 72
+    retention_hours: int = 0
     disk_drop_percent: int = 75
     disk_refuse_percent: int = 95
     unclean_election: bool = False
     sync_from_last_file: bool = False
+    learner: bool = False
 
     def __post_init__(self) -> None:
         """Check ranges; raise `ConfigError`."""
@@ -87,7 +91,7 @@ class ReplicaConfig:
             self.heartbeat_timeout_ms >= 3 * self.heartbeat_interval_ms,
             f"heartbeat-timeout-ms {self.heartbeat_timeout_ms}: at least 3 * heartbeat-interval-ms",
         )
-        require(self.retention_hours >= 1, f"retention-hours {self.retention_hours}: at least 1")
+        require(self.retention_hours >= 0, f"retention-hours {self.retention_hours}: at least 0")
         require(
             0 < self.disk_drop_percent < self.disk_refuse_percent <= 100,
             f"disk-drop-percent {self.disk_drop_percent}: "
@@ -142,7 +146,7 @@ def _parse(key: str, text: str) -> object:
             | "disk_refuse_percent"
         ):
             return number(key, text)
-        case "unclean_election" | "sync_from_last_file":
+        case "unclean_election" | "sync_from_last_file" | "learner":
             require(text in ("true", "false"), f"{key.replace('_', '-')} {text!r}: true or false")
             return text == "true"
         case _:

@@ -202,11 +202,12 @@ class Follower:
             self._config.mapped_file_bytes,
             self._restarted_epoch(role),
             self._start_at_file,
+            async_learner=self._config.learner,
             sync_from_last_file=self._config.sync_from_last_file,
             confirmed_epoch=role.epoch,
         )
         self.link = HaLink(address, self._store, config, observer, self._wake_syncer)
-        self.link.set_in_sync(self._view.in_sync)
+        self.link.set_in_sync(not self._view.is_joining)
         self._ended = ended
         self.link.start()
         end = await asyncio.shield(ended)

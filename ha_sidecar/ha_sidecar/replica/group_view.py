@@ -43,10 +43,14 @@ class FollowedGroup:
 
     Attributes:
         version: counts how often something new was learned.
+        is_learner: whether this replica never enters the SyncStateSet.
+        retention_hours: for how long the master keeps files of its log; None until it has told.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_learner: bool = False) -> None:
         """Know nothing yet."""
+        self.is_learner: Final = is_learner
+        self.retention_hours: int | None = None
         self.role = MasterRole()
         self.members: frozenset[BrokerId] = frozenset()
         self.members_epoch = -1
@@ -58,6 +62,11 @@ class FollowedGroup:
     def in_sync(self) -> bool:
         """Say whether this replica is in the SyncStateSet, as far as is known."""
         return self.broker_id in self.members
+
+    @property
+    def is_joining(self) -> bool:
+        """Say whether this replica hurries, because it is not in the SyncStateSet yet."""
+        return not self.in_sync and not self.is_learner
 
     def learn(
         self,

@@ -267,7 +267,7 @@ class MasterWatch:
             return
         self._poll_now.clear()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(POLL_S if self._view.in_sync else POLL_JOINING_S):
+            async with asyncio.timeout(POLL_JOINING_S if self._view.is_joining else POLL_S):
                 await self._poll_now.wait()
 
 

@@ -29,6 +29,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import BodyError, RemotingProtocolError
 from controller_core.remoting.headers import (
+    LEARNER_PRIORITY,
     BrokerHeartbeatRequestHeader,
     GetReplicaInfoResponseHeader,
     NotifyBrokerRoleChangedRequestHeader,
@@ -83,7 +84,7 @@ class LogReplica:
         """Take the settings and the open store, which stays the caller's to close."""
         self._config: Final = config
         self._store: Final = store
-        self._view: Final = FollowedGroup()
+        self._view: Final = FollowedGroup(is_learner=config.learner)
         self._events: Final = EventLog(config.cluster, config.group, config.namespace)
         self._controllers: Final = Controllers(config.controllers, self._greet)
         self._failure: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
@@ -91,7 +92,8 @@ class LogReplica:
         self._watch: Final = MasterWatch(
             key, self._controllers, self._view, self._learn, self._announce, self._is_following
         )
-        self._sends_heartbeats = True
+        # RocketMQ's own controller may elect whom it hears, a learner too in an unclean election.
+        self._sends_heartbeats = not (config.learner and config.controller_kind == "java")
         self._partings: Final[set[asyncio.Future[None]]] = set()
         self._confirm_offset = -1
         after_sync = config.ack_after == "sync"
@@ -136,7 +138,7 @@ class LogReplica:
                 self._run_heartbeats(),
                 self._watch.run(),
                 keep_metadata(config, self._view),
-                retain(config, self._store, self._ha_server, self._follower),
+                retain(config, self._view, self._store, self._ha_server, self._follower),
             )
         finally:
             await self._stop(server, http)
@@ -187,7 +189,7 @@ class LogReplica:
             max_offset=self._store.log.max_offset,
             confirm_offset=self._known_confirm_offset(),
             heartbeat_timeout_mills=self._config.heartbeat_timeout_ms,
-            election_priority=2**31 - 1,
+            election_priority=LEARNER_PRIORITY if self._config.learner else None,
         )
 
     def _greet(self, connection: Connection) -> None:
@@ -324,8 +326,8 @@ class LogReplica:
             attrs = {"master_id": str(role.master_id or ""), "master_address": role.master_address or ""}
             self._events.add("RoleChanged", role.epoch, attrs)
         if self._follower is not None and self._follower.link is not None:
-            self._follower.link.set_in_sync(self._view.in_sync)
-        if self._config.controller_kind == "java":
+            self._follower.link.set_in_sync(not self._view.is_joining)
+        if self._config.controller_kind == "java" and not self._config.learner:
             await self._decide_heartbeats()
 
     def _is_following(self) -> bool:
@@ -377,15 +379,12 @@ class LogReplica:
         )
 
     def _readiness(self) -> tuple[bool, str]:
-        view = self._view
-        if not view.broker_id:
-            return False, "not registered"
-        members = ",".join(str(member) for member in sorted(view.members))
-        return (
-            view.in_sync,
-            f"{'in' if view.in_sync else 'not in'} the SyncStateSet [{members}], id {view.broker_id}"
-            + ("" if self._has_room else "; the disk lacks room, nothing is received")
-            + ("" if not self._refusal else f"; the master refuses to tell its HA address: {self._refusal}"),
+        return answers.readiness(
+            self._view,
+            is_learner=self._config.learner,
+            is_following=self._is_following(),
+            has_room=self._has_room,
+            refusal=self._refusal,
         )
 
     @property

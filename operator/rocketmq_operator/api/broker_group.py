@@ -20,6 +20,14 @@ from rocketmq_operator.api.common import (
     StorageSpec,
 )
 from rocketmq_operator.api.conditions import Conditions
+from rocketmq_operator.api.members.failover_timing import FailoverTiming
+from rocketmq_operator.api.members.learners import (
+    LEARNERS_MAX,
+    NO_LEARNERS_IN_A_QUORUM,
+    LearnersSpec,
+    LearnerStatus,
+)
+from rocketmq_operator.api.members.roles import NOTHING_BESIDE_STATIC_ROLES, SWITCH_WITH_ONE_BROKER, RoleMode
 from rocketmq_operator.api.pods.jvm import Jvm
 from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
 from rocketmq_operator.api.rules import harmful_keys, owned_keys, plain_properties, refused_keys, unchangeable
@@ -76,12 +84,13 @@ ACCESS_CONTROL_KEYS: Final = (
 AuthConfig.java 5.3.3 to 5.5.0."""
 
 HARMFUL_KEYS: Final = {
-    "asyncLearner": "makes every broker a learner, which is never elected",
+    "asyncLearner": "makes every broker a learner, which is never elected, in place of the field learners",
     "enableDLegerCommitLog": "replaces the log by one that controllers and log replicas do not know",
     "fetchControllerAddrByDnsLookup": "makes brokers take the list of controllers for one name",
     "haMasterAddress": "names a master, and the controllers choose the master",
     "storePathEpochFile": "moves the file of epochs away from where a seed writes it",
-    "syncFromLastFile": "lets an empty slave skip old messages, and a seed already fills its volume",
+    "syncFromLastFile": "lets an empty slave skip old messages, and a seed already fills its volume; members "
+    "that are never elected have the fields logSyncFromLastFile and learners.syncFromLastFile",
 }
 """Keys of broker.conf that break failovers, and why. Sources: BrokerConfig.java and MessageStoreConfig.java
 5.5.0."""
@@ -101,33 +110,6 @@ class Durability(StrEnum):
 
 
 COPIES_MIN: Final = 2
-
-
-class FailoverTiming(SpecModel):
-    """When the controllers declare a silent master dead.
-
-    They declare one whose connection ends dead at once.
-    """
-
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            name="TimeoutTooShort",
-            expression="self.heartbeatTimeoutMs >= 3 * self.heartbeatIntervalMs",
-            message="'failover.heartbeatTimeoutMs is %d: it must be at least 3 * heartbeatIntervalMs = %d'"
-            ".format([self.heartbeatTimeoutMs, 3 * self.heartbeatIntervalMs])",
-            holds=lambda spec: spec.heartbeat_timeout_ms >= 3 * spec.heartbeat_interval_ms,
-            problem=lambda spec: (
-                f"failover.heartbeatTimeoutMs is {spec.heartbeat_timeout_ms}: it must be at least "
-                f"3 * heartbeatIntervalMs = {3 * spec.heartbeat_interval_ms}"
-            ),
-        ),
-    )
-
-    heartbeat_interval_ms: Annotated[int, Field(ge=100, le=10_000)] = 300
-    """Between two heartbeats to each controller, in milliseconds."""
-    heartbeat_timeout_ms: Annotated[int, Field(ge=500, le=60_000)] = 1_500
-    """Silence after which the controllers declare a master dead, in milliseconds. A shorter time fails over
-    sooner, and for shorter disturbances. A broker that started less than 20 s ago may be silent for 5 s."""
 
 
 _MEMBERS_FOR_TWO_COPIES = Rule(
@@ -220,6 +202,9 @@ class BrokerGroupSpec(SpecModel):
         _COPIES_IN_REACH,
         _SET_FOR_WRITES,
         _SET_FOR_COPIES,
+        NO_LEARNERS_IN_A_QUORUM,
+        NOTHING_BESIDE_STATIC_ROLES,
+        SWITCH_WITH_ONE_BROKER,
         plain_properties("config"),
         owned_keys("config", OWNED_KEYS),
         refused_keys(
@@ -241,10 +226,18 @@ class BrokerGroupSpec(SpecModel):
         ),
     ]
     """Name of a RocketMQCluster of this namespace. Cannot change."""
+    mode: RoleMode = RoleMode.CONTROLLERS
+    """Controllers elect a master, and another one when it ends. Static: the first broker is the master for
+    ever, and nothing fails over. Changes from Static to Controllers with one broker, and not back."""
     replicas: Annotated[int, Field(ge=1, le=REPLICAS_MAX)] = 2
     """Brokers: those that can be master."""
     log_replicas: Annotated[int, Field(ge=0, le=LOG_REPLICAS_MAX)] = 0
     """Members that keep the log only, for tens of megabytes of memory each."""
+    log_sync_from_last_file: bool = False
+    """Whether a log replica with an empty volume begins with the newest file of its master's log, and never
+    gets older messages. Such log replicas serve their log to no other member."""
+    learners: LearnersSpec = LearnersSpec()
+    """Members that copy and are never counted nor elected."""
     durability: Durability = Durability.ALL_IN_SYNC
     """Which members hold a message when it is acknowledged. Async: the master. Quorum: `inSyncReplicas`
     brokers; the end of one broker less loses nothing, because a failover elects the longest log. Not together
@@ -389,6 +382,10 @@ class BrokerGroupStatus(StatusModel):
         ),
     ] = ()
     """Every member."""
+    learners: Annotated[
+        tuple[LearnerStatus, ...], Field(max_length=LEARNERS_MAX, json_schema_extra=kept_by("name"))
+    ] = ()
+    """Every learner."""
     plan: PlanStatus = PlanStatus()
     """What the operator is about to do."""
     last_failover: Annotated[str, Field(max_length=253)] = ""

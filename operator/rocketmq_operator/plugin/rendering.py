@@ -12,6 +12,7 @@ from typing import Any, Final
 from rocketmq_operator.api.broker_group import BrokerGroupStatus, MemberStatus
 from rocketmq_operator.api.cluster import RocketMQClusterStatus
 from rocketmq_operator.api.conditions import Condition
+from rocketmq_operator.api.members.roles import RoleMode
 from rocketmq_operator.plugin.advice import ADVICE
 from rocketmq_operator.plugin.formatting import NOTHING, age, ago, align_columns, with_count
 
@@ -98,6 +99,8 @@ def _headline(view: GroupOverview, status: BrokerGroupStatus) -> str:
     durability = view.resource["spec"].get("durability", "AllInSync")
     present, _, wanted = status.in_sync.partition("/")
     in_sync = f"{present} of {wanted} in sync" if wanted else "in sync: unknown"
+    if _is_static(view):
+        return f"{view.name}  {word}  {durability}, static roles: nothing fails over"
     return f"{view.name}  {word}  epoch {status.master.epoch}  {durability}, {in_sync}"
 
 
@@ -111,16 +114,35 @@ def _member_rows(view: GroupOverview, status: BrokerGroupStatus) -> list[list[st
             _member_text(view, status, member),
         ]
         for member in status.members
+    ] + [
+        [
+            learner.name,
+            "learner",
+            view.nodes.get(learner.name) or "no pod",
+            f"id {learner.broker_id}" if learner.broker_id is not None else "no id",
+            _lag_text(learner.lag_bytes) + ("" if learner.ready else ", pod not ready"),
+        ]
+        for learner in status.learners
     ]
 
 
+def _is_static(view: GroupOverview) -> bool:
+    return bool(view.resource["spec"].get("mode") == RoleMode.STATIC)
+
+
+def _lag_text(lag_bytes: int | None) -> str:
+    return "lag unknown" if lag_bytes is None else f"lag {lag_bytes:,} B"
+
+
 def _member_text(view: GroupOverview, status: BrokerGroupStatus, member: MemberStatus) -> str:
+    if _is_static(view):
+        return "" if member.ready else "pod not ready"
     words = []
     if member.role == "Master":
         since = status.master.since
         words.append(f"since {age(since, view.now)}" if since else "since unknown")
     else:
-        words.append("lag unknown" if member.lag_bytes is None else f"lag {member.lag_bytes:,} B")
+        words.append(_lag_text(member.lag_bytes))
     if not member.in_sync:
         words.append("not in sync")
     if not member.ready:

@@ -66,6 +66,8 @@ class FakeBroker:
         self._kind = headers.REPLICA_KIND_LOG if log_replica else None
         self.epoch = 0
         self.max_offset = 0
+        # Its brokerElectionPriority; None for the default.
+        self.priority: int | None = None
         self.notices: list[Notice] = []
         # Whether it still says (906) that it is master.
         self.clings_to_its_role = False
@@ -194,6 +196,7 @@ class FakeBroker:
             max_offset=self.max_offset,
             confirm_offset=self.max_offset,
             heartbeat_timeout_mills=self.timeout_ms,
+            election_priority=self.priority,
         )
         request = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header.to_ext(), oneway=True)
         for connection in self._connections.values():

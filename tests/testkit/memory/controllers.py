@@ -27,6 +27,7 @@ class MemoryControllers:
         reachable: whether they answer.
         behind: names of members that are not in the SyncStateSet although they live.
         lags: how many bytes the logs of members end before the others'.
+        hears_brokers: whether brokers speak to them, which those with static roles do not.
         designations: members that were made master by request.
         now: what their clock says.
         membership: who they are.
@@ -34,6 +35,7 @@ class MemoryControllers:
 
     def __init__(self, kube: MemoryKube, group: str) -> None:
         self.reachable = True
+        self.hears_brokers = True
         self.behind: set[str] = set()
         self.lags: dict[str, int] = {}
         self.designations: list[str] = []
@@ -119,7 +121,7 @@ class MemoryControllers:
         brokers = [
             name
             for name in sorted(alive)
-            if "-log-" not in name and name in self._ids and name not in self.behind
+            if "-log-" not in name and name in self._ids and self._may_be_in_sync(name)
             if not self._last_in_sync or name in self._last_in_sync
         ]
         if is_lost:
@@ -129,9 +131,14 @@ class MemoryControllers:
         elif is_lost and self.master not in alive:
             self.master = ""
         if self.master:
-            self._last_in_sync = {name for name in alive if name in self._ids and name not in self.behind}
+            self._last_in_sync = {name for name in alive if name in self._ids and self._may_be_in_sync(name)}
+
+    def _may_be_in_sync(self, name: str) -> bool:
+        return name not in self.behind and "-learner-" not in name
 
     def _alive(self) -> dict[str, str]:
+        if not self.hears_brokers:
+            return {}
         return {
             pod["metadata"]["name"]: pod["metadata"]["uid"]
             for pod in self._kube.pods()
@@ -179,7 +186,7 @@ class MemoryControllers:
             "broker_id": self._ids[name],
             "address": self._address(name),
             "electable": "-log-" not in name,
-            "in_sync": name not in self.behind and (alive if self.master else name in self._last_in_sync),
+            "in_sync": self._may_be_in_sync(name) and (alive if self.master else name in self._last_in_sync),
             "alive": alive,
             "max_offset": LOG_END - self.lags.get(name, 0),
         }

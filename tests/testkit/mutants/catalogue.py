@@ -366,4 +366,11 @@ MUTANTS = (
         "kept: set[BrokerId] = set()",
         test="tests/unit/server/proposals/test_kept_replicas.py",
     ),
+    Mutant(
+        "a learner may be elected and counted",
+        "server/elections/heartbeats.py",
+        "return tuple(one for one in self.table.alive(group.key, captured(group)) if not one.is_learner)",
+        "return self.table.alive(group.key, captured(group))",
+        test="tests/unit/server/elections/test_learners.py",
+    ),
 )

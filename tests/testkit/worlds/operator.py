@@ -130,7 +130,7 @@ def pod_templates() -> dict[str, Json]:
         listeners = [{"name": "outside", "type": "NodePort", "advertisedHost": "mq.example"}]
         worlds = [
             OperatorWorld(
-                group={"replicas": 2, "logReplicas": 1},
+                group={"replicas": 2, "logReplicas": 1, "learners": {"count": 1, "kind": "Broker"}},
                 cluster={"proxy": {"mode": mode}, "listeners": listeners},
             )
             for mode in ("Cluster", "Local")

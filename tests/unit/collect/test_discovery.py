@@ -50,6 +50,12 @@ def test_a_broker_is_its_own_page_and_its_companions_page_and_events() -> None:
     ]
 
 
+def test_a_learner_has_no_companion() -> None:
+    assert targets_of(pod_of(cluster_pod("orders-learner-0", "learner", address="10.0.0.8", uid="u8"))) == [
+        Target("orders-learner-0-broker", "http://10.0.0.8:5557/metrics", "metrics", "u8")
+    ]
+
+
 def test_a_log_replica_is_a_page_and_events_and_an_address_of_ipv6_is_put_in_brackets() -> None:
     assert targets_of(pod_of(cluster_pod("orders-log-0", "log-replica", address="fd00::9", uid="u9"))) == [
         Target("orders-log-0", "http://[fd00::9]:9881/metrics", "metrics", "u9"),

@@ -63,7 +63,8 @@ def election_need(
     master_key = None if group.master_id is None else ReplicaKey(*group.key, group.master_id)
     if not group.sync_state_set or (master_key is not None and liveness.is_alive(master_key)):
         return None
-    alive = {broker.id: broker for broker in liveness.alive(group.key, group.replicas)}
+    living = liveness.alive(group.key, group.replicas)
+    alive = {broker.id: broker for broker in living if not broker.is_learner}
     if elect(group, alive, None, unclean_allowed=unclean_allowed) is None:
         return None
     death = None if master_key is None else liveness.last_death(master_key)

@@ -307,6 +307,8 @@ def _tls(access: Access) -> ssl.SSLContext | bool:
 def _role(replica: Mapping[str, Any]) -> str:
     if replica["master"]:
         return "master"
+    if replica.get("learner"):
+        return "learner"
     return "slave" if replica["electable"] else "log"
 
 

@@ -32,6 +32,7 @@ class Beat:
     max_offset: int
     confirm_offset: int
     last_beat_age_ms: int
+    learner: bool = False
 
 
 BeatOf = Callable[[ReplicaKey], Beat | None]
@@ -81,6 +82,7 @@ def _beat_json(beat: Beat | None) -> Json:
         "max_offset": beat.max_offset if beat and beat.max_offset >= 0 else None,
         "confirm_offset": beat.confirm_offset if beat and beat.confirm_offset >= 0 else None,
         "last_beat_age_ms": beat.last_beat_age_ms if beat else None,
+        "learner": beat is not None and beat.learner,
     }
 
 

@@ -101,6 +101,8 @@ class FirstElections:
         self._asked.add(key)
         if not await self._heartbeats.has_beaten(key, BEAT_WITHIN_S):
             return _refused(f"no heartbeat of broker {key.broker_id} has told how far its log goes")
+        if self._heartbeats.is_learner(key):
+            return _refused(f"broker {key.broker_id} is a learner, which is never elected")
         strangers = self._heartbeats.unregistered_ids(group)
         if strangers and not self._is_over(self._held.setdefault(group.key, self._clock.now_ms())):
             return _refused(f"members {comma_list(strangers)} of an earlier life are not registered yet")
@@ -164,7 +166,9 @@ class FirstElections:
         members = [
             member
             for member in self._heartbeats.table.alive(group.key)
-            if is_electable(group, member.id) and ReplicaKey(*group.key, member.id) not in self._asked
+            if is_electable(group, member.id)
+            and not member.is_learner
+            and ReplicaKey(*group.key, member.id) not in self._asked
         ]
         says_so = await asyncio.gather(*(self._is_master(group, member.id) for member in members))
         acting = [member for member, yes in zip(members, says_so, strict=True) if yes]

@@ -210,18 +210,25 @@ class HeartbeatReceiver:
             self.on_deaths(deaths)
 
     def alive_of(self, cluster: str, broker_name: str) -> tuple[LiveBroker, ...]:
-        """Return the registered members of a group that are alive, by ascending id.
+        """Return the registered members of a group that are alive, by ascending id, without learners.
 
         Empty for an unknown or ambiguous group. Heartbeats of unclaimed ids are left out, so that strangers
-        cannot change what commands capture.
+        cannot change what commands capture. Without learners no entry can elect one or put one into the
+        SyncStateSet, whichever release applies it.
         """
         group = self._state.find_one(broker_name, cluster)
-        return () if group is None else self.table.alive(group.key, captured(group))
+        if group is None:
+            return ()
+        return tuple(one for one in self.table.alive(group.key, captured(group)) if not one.is_learner)
 
     def alive_ids_of(self, cluster: str, broker_name: str) -> tuple[BrokerId, ...]:
         """Return the ids of those that `alive_of` returns, ascending."""
-        group = self._state.find_one(broker_name, cluster)
-        return () if group is None else self.table.alive_ids(group.key, captured(group))
+        return tuple(one.id for one in self.alive_of(cluster, broker_name))
+
+    def is_learner(self, key: ReplicaKey) -> bool:
+        """Say whether the heartbeats of a living member say that it is a learner."""
+        entry = self.table.get(key)
+        return entry is not None and entry.as_live_broker().is_learner
 
     def cluster_of(self, channel_id: int, broker_name: str) -> str:
         """Return the cluster that the heartbeats of a connection, or of its host, named for this group.
@@ -255,6 +262,7 @@ class HeartbeatReceiver:
             max_offset=entry.max_offset,
             confirm_offset=entry.confirm_offset,
             last_beat_age_ms=age_ms,
+            learner=entry.as_live_broker().is_learner,
         )
 
     def lease_ms(self, ext: Mapping[str, str]) -> int | None:

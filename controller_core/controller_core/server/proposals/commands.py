@@ -12,10 +12,12 @@ Never here: a decision. Whether a request is right is judged when its command is
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from controller_core.groups import commands
 from controller_core.groups.commands import Cause, LiveBroker, Suspicion
-from controller_core.groups.keys import BrokerId, GroupKey
+from controller_core.groups.elections.election import FailureReason
+from controller_core.groups.keys import BrokerId, GroupKey, ReplicaKey
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.server.clock import Clock
@@ -24,18 +26,25 @@ AliveOf = Callable[[str, str], tuple[LiveBroker, ...]]
 """Given cluster (may be empty) and brokerName: the members that are alive now."""
 AliveIdsOf = Callable[[str, str], tuple[BrokerId, ...]]
 """The same, their ids alone."""
+_LEARNER: Final = str(FailureReason.DESIGNATED_NOT_ELECTABLE)
 
 
 class CommandMaker:
     """Makes commands with the time and the living members of this moment."""
 
     def __init__(
-        self, clock: Clock, alive_of: AliveOf, alive_ids_of: AliveIdsOf, unclean_allowed: Callable[[], bool]
+        self,
+        clock: Clock,
+        alive_of: AliveOf,
+        alive_ids_of: AliveIdsOf,
+        unclean_allowed: Callable[[], bool],
+        is_learner: Callable[[ReplicaKey], bool] = lambda _key: False,
     ) -> None:
         self._clock = clock
         self._alive_of = alive_of
         self._alive_ids_of = alive_ids_of
         self._unclean_allowed = unclean_allowed
+        self._is_learner = is_learner
 
     def apply_broker_id(self, header: headers.ApplyBrokerIdRequestHeader) -> commands.ApplyBrokerId:
         """Make the command of request 1013."""
@@ -81,15 +90,18 @@ class CommandMaker:
     def elect_master(self, header: headers.ElectMasterRequestHeader, cluster: str) -> commands.ElectMaster:
         """Make the command of request 1002, asked by a broker or designated by an administrator."""
         nobody = header.broker_id == headers.BROKER_ID_NONE
+        designate = header.designate_elect and not nobody
+        designated = ReplicaKey(cluster, header.broker_name, BrokerId(header.broker_id))
         return commands.ElectMaster(
             cluster=cluster,
             broker_name=header.broker_name,
             stamp=self._clock.stamp(),
             requester_id=None if nobody else BrokerId(header.broker_id),
-            designate=header.designate_elect and not nobody,
+            designate=designate,
             cause=Cause.DESIGNATED if header.designate_elect else Cause.BROKER_REQUEST,
             alive=self._alive_of(cluster, header.broker_name),
             unclean_allowed=self._unclean_allowed(),
+            withheld=_LEARNER if designate and self._is_learner(designated) else "",
         )
 
     def elect_after(self, key: GroupKey, cause: Cause, suspicion: Suspicion | None) -> commands.ElectMaster:

@@ -56,9 +56,8 @@ async def group_with_causes(environment: Environment, observed: ObservedGroup) -
     Raises:
         PeerUnavailableError: the API server does not answer.
     """
-    logs = f"{names.log_set(observed.owner.name)}-"
-    pods = observed.pods.values()
-    brokers = [pod for pod in pods if pod.ip and not pod.deleting and not pod.name.startswith(logs)]
+    group, pods = observed.owner.name, observed.pods.values()
+    brokers = [pod for pod in pods if pod.ip and not pod.deleting and names.is_member(pod.name, group)]
     statuses = await asyncio.gather(*(_companion_status(environment, pod.ip) for pod in brokers))
     by_name = {pod.name: one for pod, one in zip(brokers, statuses, strict=True) if one is not None}
     return replace(

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.members.learners import LearnerKind
 from rocketmq_operator.api.names import CLUSTER_LABEL, GROUP_LABEL, REPORT_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.common import names
@@ -30,17 +31,24 @@ def names_of_group(name: str, spec: BrokerGroupSpec, listeners: Iterable[str] = 
         listeners: of its cluster, those with a Service for each broker.
     """
     brokers = [names.member(name, ordinal) for ordinal in range(spec.replicas)]
+    sets = [_learner_set(name, spec.learners.kind)] if spec.learners.count else []
     logs = [names.log_member(name, ordinal) for ordinal in range(spec.log_replicas)]
+    learners = [f"{learner_set}-{ordinal}" for learner_set in sets for ordinal in range(spec.learners.count)]
     outside = [names.listener_member(broker, listener) for listener in listeners for broker in brokers]
     keys = {
         *_keys(("Service", "EndpointSlice"), outside),
         *_keys(("Service", "PodDisruptionBudget", "ConfigMap", "StatefulSet"), [name]),
-        *_keys(("Service", "Pod"), brokers + logs),
+        *_keys(("Service", "Pod"), brokers + logs + learners),
         *_keys(("EndpointSlice",), brokers),
-        *_keys(("PersistentVolumeClaim",), map(names.claim, brokers + logs)),
+        *_keys(("PersistentVolumeClaim",), map(names.claim, brokers + logs + learners)),
+        *_keys(("StatefulSet",), sets),
         *(_keys(("StatefulSet",), [names.log_set(name)]) if logs else ()),
     }
     return ClaimedNames(frozenset(keys), {CLUSTER_LABEL: spec.cluster, GROUP_LABEL: name})
+
+
+def _learner_set(group: str, kind: LearnerKind) -> str:
+    return names.learner_set(group) if kind is LearnerKind.BROKER else names.log_learner_set(group)
 
 
 def names_of_cluster(name: str, spec: RocketMQClusterSpec) -> ClaimedNames:

@@ -78,6 +78,16 @@ def log_member(group: str, ordinal: int) -> str:
     return f"{group}-log-{ordinal}"
 
 
+def learner_set(group: str) -> str:
+    """Return the name of the StatefulSet of a group's learners that are brokers."""
+    return f"{group}-learner"
+
+
+def log_learner_set(group: str) -> str:
+    """Return the name of the StatefulSet of a group's learners that are log replicas."""
+    return f"{group}-log-learner"
+
+
 def controllers(cluster: str) -> str:
     """Return the name of the controllers' StatefulSet, Service and ConfigMap."""
     return f"{cluster}-controller"

@@ -18,42 +18,41 @@ from typing import Final
 
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, Durability
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
-from rocketmq_operator.api.common import DeletionPolicy
+from rocketmq_operator.api.members.roles import RoleMode
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.common import endpoints, names, parts
-from rocketmq_operator.plan.common.java import java_options
 from rocketmq_operator.plan.common.objects import (
     BROKER,
+    INSTANCE_LABEL,
     Json,
     Owner,
     belonging_labels,
     child,
     selector_labels,
 )
-from rocketmq_operator.plan.common.parts import digest, pod_template
+from rocketmq_operator.plan.common.parts import digest
 from rocketmq_operator.plan.common.properties import plain_settings, properties
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
-from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
+from rocketmq_operator.plan.common.shaping.shaped import PodShape
 from rocketmq_operator.plan.group.companion import (
     companion,
     companion_conf,
     leave_before_stop,
 )
+from rocketmq_operator.plan.group.pod_sets.containers import (
+    LOG_REPLICA,
+    REMOTING,
+    REPLICA_PORTS,
+    broker_container,
+    log_replica_container,
+)
+from rocketmq_operator.plan.group.pod_sets.member_sets import PodSet, member_pod, stateful_set
+from rocketmq_operator.plan.group.pod_sets.mode_label import mode_labels
 from rocketmq_operator.plan.group.scripts.start_scripts import FIND_ADDRESS, REPLICA_START, broker_start
+from rocketmq_operator.plan.group.scripts.static_start import static_keys, static_start
 from rocketmq_operator.plan.group.seed_container import seed, seed_conf, seed_start
 
-REMOTING: Final = "remoting"
 BROKER_PORTS: Final = {REMOTING: names.BROKER_PORT, "fast": names.BROKER_FAST_PORT}
-_REPLICA_PORTS: Final = {REMOTING: names.REPLICA_PORT, "http": names.REPLICA_HTTP_PORT}
-
-CONNECT_TIMEOUT_MS: Final = 500
-"""How long a broker tries to reach somebody.
-
-Why not its own 3 s: heartbeats to all controllers share four threads, and each one to a controller that is
-cut off holds a thread for that long. Heartbeats to the others came so late that the controllers declared a
-new master dead. Source: BrokerOuterAPI.sendHeartbeatToController, NettySystemConfig.java 5.5.0.
-"""
-_CONNECT_OPTION: Final = f"-Dcom.rocketmq.remoting.client.connect.timeout={CONNECT_TIMEOUT_MS}"
 
 _TUNED: Final[dict[str, str]] = {
     # A replica that is gone must leave the SyncStateSet before a client gives up, else AllInSync stops writes
@@ -87,6 +86,11 @@ def broker_ports(cluster: RocketMQClusterSpec | None) -> dict[str, int]:
     """
     has_proxy = cluster is not None and cluster.proxy.mode is ProxyMode.LOCAL
     return BROKER_PORTS | (LOCAL_PORTS if has_proxy else {})
+
+
+def start_script(spec: BrokerGroupSpec, *, has_users: bool) -> str:
+    """Return the start script of the group's brokers."""
+    return (static_start if spec.mode is RoleMode.STATIC else broker_start)(spec, has_users=has_users)
 
 
 def _proxy_file(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> dict[str, str]:
@@ -134,6 +138,8 @@ def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpe
         "controllerHeartBeatTimeoutMills": str(spec.failover.heartbeat_timeout_ms),
         **_access_keys(cluster),
     }
+    if spec.mode is RoleMode.STATIC:
+        owned = static_keys(spec, owned)
     # Why the host: the exporter would listen at brokerIP1, which is not an address of the pod.
     metrics = {
         "metricsExporterType": "PROM",
@@ -168,6 +174,22 @@ def _access_keys(cluster: RocketMQClusterSpec) -> dict[str, str]:
 
 def replica_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
     """Return what all log replicas of the group share."""
+    values = replica_settings(owner, spec, cluster)
+    return plain_settings(from_last_file(values) if spec.log_sync_from_last_file else values)
+
+
+def from_last_file(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a log replica that begins with the newest file of its master's log.
+
+    It serves no slave and no seed: a broker that is filled from it would lack the older messages, and may be
+    elected later.
+    """
+    kept = {key: value for key, value in values.items() if key != "ha-listen"}
+    return kept | {"sync-from-last-file": "true"}
+
+
+def replica_settings(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> dict[str, str]:
+    """Return the settings of a log replica that keeps the whole log."""
     values = {
         "cluster": spec.cluster,
         "group": owner.name,
@@ -185,7 +207,7 @@ def replica_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSp
         values["credentials"] = names.CREDENTIALS_PATH
     if cluster.controllers.enable_elect_unclean_master:
         values["unclean-election"] = "true"
-    return plain_settings(values)
+    return values
 
 
 def member_names(group: str, spec: BrokerGroupSpec) -> tuple[str, ...]:
@@ -198,15 +220,19 @@ def member_service(
     owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec | None, name: str
 ) -> Json:
     """Return the Service whose ClusterIP is a member's address for as long as the group lives."""
-    labels = _labels(owner, spec, "log-replica" if _is_log(owner, name) else BROKER)
+    labels = _labels(owner, spec, LOG_REPLICA if _is_log(owner, name) else BROKER)
     if _is_log(owner, name):
-        return parts.pod_service(owner, name, labels, _REPLICA_PORTS)
+        return parts.pod_service(owner, name, labels, REPLICA_PORTS)
     ports = parts.service_ports(broker_ports(cluster))
     return child(owner, "Service", name, labels=labels, spec={"ports": ports})
 
 
 def fixed_children(
-    owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec, addresses: Mapping[str, str]
+    owner: Owner,
+    spec: BrokerGroupSpec,
+    cluster: RocketMQClusterSpec,
+    addresses: Mapping[str, str],
+    files: Mapping[str, str],
 ) -> tuple[Json, ...]:
     """Return the children before the StatefulSets: Services' addresses are known by then.
 
@@ -214,7 +240,8 @@ def fixed_children(
         owner: the BrokerGroup.
         spec: its spec.
         cluster: the spec of its cluster.
-        addresses: ClusterIP by member.
+        addresses: ClusterIP by member and learner.
+        files: further files of the ConfigMap.
     """
     labels = _labels(owner, spec, BROKER)
     data = {
@@ -222,16 +249,19 @@ def fixed_children(
         "companion.conf": companion_conf(owner, spec, cluster),
         "replica.conf": replica_conf(owner, spec, cluster),
         "seed.conf": seed_conf(owner, spec, cluster),
-        "start-broker.sh": broker_start(spec, has_users=cluster.has_users),
+        "start-broker.sh": start_script(spec, has_users=cluster.has_users),
         "start-replica.sh": REPLICA_START,
-        "start-seed.sh": seed_start(FIND_ADDRESS),
+        "start-seed.sh": seed_start(FIND_ADDRESS, spec),
         "addresses": "".join(f"{name}={address}\n" for name, address in sorted(addresses.items())),
         **_proxy_file(owner, spec, cluster),
+        **files,
     }
+    # Learners are not among them: one that is away must not hold a drain back.
+    members = belonging_labels(spec.cluster, owner.name) | {INSTANCE_LABEL: owner.name}
     return (
         parts.headless_service(owner, owner.name, labels, broker_selector(owner.name), broker_ports(cluster)),
         # Why one budget over brokers and log replicas: two copies are two members, whatever they are.
-        parts.disruption_budget(owner, owner.name, labels, belonging_labels(spec.cluster, owner.name)),
+        parts.disruption_budget(owner, owner.name, labels, members),
         child(owner, "ConfigMap", owner.name, labels=labels, data=data),
     )
 
@@ -263,34 +293,26 @@ def broker_set(
         replicas: how many.
         hosts: ClusterIP by DNS name, of `hosts_needed`.
     """
-    container = parts.container(
-        "broker",
-        cluster.rocketmq_image,
-        ["/bin/sh", f"{names.CONFIG_PATH}/start-broker.sh"],
-        broker_ports(cluster) | {"ha": names.BROKER_HA_PORT, "metrics": names.BROKER_METRICS_PORT},
-        env=[
-            *parts.pod_name_environment(),
-            {"name": "JAVA_OPT_EXT", "value": f"{java_options(spec.resources, spec.jvm)} {_CONNECT_OPTION}"},
-        ],
-        resources=parts.resources(spec.resources),
-        startupProbe=parts.tcp_probe(names.BROKER_PORT, failures_max=parts.STARTUP_FAILURES_MAX, period_s=5),
-        livenessProbe=parts.tcp_probe(names.BROKER_PORT, period_s=10, failures_max=6),
-        readinessProbe=parts.tcp_probe(names.BROKER_PORT, period_s=1),
-        volumeMounts=parts.mounts(data=True),
-        **leave_before_stop(spec),
+    is_static = spec.mode is RoleMode.STATIC
+    rest = {} if is_static else leave_before_stop(spec)
+    container = broker_container(
+        spec, cluster, spec.resources, "start-broker.sh", broker_ports(cluster), **rest
     )
     configuration = digest(
         broker_conf(owner, spec, cluster),
-        broker_start(spec, has_users=cluster.has_users),
+        start_script(spec, has_users=cluster.has_users),
         companion_conf(owner, spec, cluster),
         seed_conf(owner, spec, cluster),
         *_proxy_file(owner, spec, cluster).values(),
     )
-    pod = _pod(owner, container, parts.ROCKETMQ_USER, hosts) | {
-        "initContainers": [companion(cluster, spec.resources), seed(cluster, spec.resources)]
-    }
+    pod = member_pod(owner, container, parts.ROCKETMQ_USER, hosts)
+    if not is_static:
+        pod["initContainers"] = [companion(cluster, spec.resources), seed(cluster, spec.resources)]
     pod = parts.with_credentials(pod, spec.cluster) if cluster.has_users else pod
-    return _stateful_set(owner, spec, owner.name, BROKER, replicas, (pod, configuration))
+    brokers = PodSet(owner.name, BROKER, owner.name, spec.storage, spec.placement, broker_shape(spec))
+    made = stateful_set(owner, spec, brokers, replicas, pod, configuration)
+    made["metadata"]["labels"] |= mode_labels(spec)
+    return made
 
 
 def log_replica_set(
@@ -301,71 +323,13 @@ def log_replica_set(
     hosts: Mapping[str, str],
 ) -> Json:
     """Return the log replicas' StatefulSet; arguments as of `broker_set`."""
-    http = names.REPLICA_HTTP_PORT
-    container = parts.container(
-        "log-replica",
-        cluster.images.replica,
-        ["/bin/sh", f"{names.CONFIG_PATH}/start-replica.sh"],
-        _REPLICA_PORTS | {"ha": names.REPLICA_HA_PORT},
-        env=parts.pod_name_environment(),
-        resources=parts.resources(spec.log_resources),
-        startupProbe=parts.http_probe("/livez", http, failures_max=parts.STARTUP_FAILURES_MAX, period_s=5),
-        livenessProbe=parts.http_probe("/livez", http, period_s=10, failures_max=6),
-        readinessProbe=parts.http_probe("/readyz", http, period_s=1),
-        volumeMounts=parts.mounts(data=True),
-    )
+    container = log_replica_container(cluster, spec.log_resources, "start-replica.sh")
     configuration = digest(replica_conf(owner, spec, cluster), REPLICA_START)
     name = names.log_set(owner.name)
-    pod = _pod(owner, container, parts.OUR_USER, hosts)
+    pod = member_pod(owner, container, parts.OUR_USER, hosts)
     pod = parts.with_credentials(pod, spec.cluster) if cluster.has_users else pod
-    return _stateful_set(owner, spec, name, "log-replica", replicas, (pod, configuration))
-
-
-def _pod(owner: Owner, container: Json, user: int, hosts: Mapping[str, str]) -> Json:
-    return {
-        "automountServiceAccountToken": False,
-        "securityContext": parts.pod_security(user),
-        "terminationGracePeriodSeconds": parts.GRACE_S,
-        "dnsConfig": parts.QUICK_DNS,
-        "hostAliases": parts.host_aliases(hosts),
-        "containers": [container],
-        "volumes": parts.volumes(owner.name),
-    }
-
-
-def _stateful_set(
-    owner: Owner,
-    spec: BrokerGroupSpec,
-    name: str,
-    component: str,
-    replicas: int,
-    content: tuple[Json, str],
-) -> Json:
-    pod, configuration = content
-    selector = selector_labels(component, owner.name)
-    labels = _labels(owner, spec, component)
-    apart_from = belonging_labels(spec.cluster, owner.name)
-    shape = broker_shape(spec) if component == BROKER else log_shape(spec)
-    template = pod_template(labels, configuration, parts.with_placement(pod, spec.placement, apart_from))
-    when_deleted = "Delete" if spec.deletion_policy is DeletionPolicy.DELETE else "Retain"
-    return child(
-        owner,
-        "StatefulSet",
-        name,
-        labels=labels,
-        spec={
-            "serviceName": owner.name,
-            "replicas": replicas,
-            "podManagementPolicy": "Parallel",
-            "updateStrategy": {"type": "OnDelete"},
-            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": "Retain"},
-            "selector": {"matchLabels": selector},
-            "template": shaped(template, shape),
-            "volumeClaimTemplates": [
-                parts.claim_template(spec.storage.size, spec.storage.storage_class_name, apart_from)
-            ],
-        },
-    )
+    logs = PodSet(name, LOG_REPLICA, owner.name, spec.storage, spec.placement, log_shape(spec))
+    return stateful_set(owner, spec, logs, replicas, pod, configuration)
 
 
 def broker_shape(spec: BrokerGroupSpec) -> PodShape:

@@ -14,6 +14,7 @@ from typing import Final
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, Durability
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
+from rocketmq_operator.api.members.roles import RoleMode
 from rocketmq_operator.plan.common import endpoints, names, parts
 from rocketmq_operator.plan.common.objects import Json, Owner
 from rocketmq_operator.plan.common.properties import plain_settings
@@ -60,7 +61,7 @@ _LEASE_MS_MIN: Final = 200
 
 def has_lease(spec: BrokerGroupSpec) -> bool:
     """Say whether masters hold a write lease: where another broker may be elected, in every durability."""
-    return spec.replicas > 1
+    return spec.replicas > 1 and spec.mode is RoleMode.CONTROLLERS
 
 
 def lease_binds(spec: BrokerGroupSpec) -> bool:

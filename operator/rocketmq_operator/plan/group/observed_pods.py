@@ -11,6 +11,7 @@ from rocketmq_operator.plan.group.children import (
     log_replica_set,
     log_shape,
 )
+from rocketmq_operator.plan.group.learners.learner_children import learner_set
 from rocketmq_operator.plan.group.observed import ObservedGroup
 
 
@@ -28,11 +29,12 @@ def pod_refusal(observed: ObservedGroup) -> Wait | None:
     if cluster is None:
         return None
 
-    def rendered() -> tuple[Json, Json]:
+    def rendered() -> tuple[Json, ...]:
         hosts = {host: address for host, address in known_hosts(observed).items() if address}
         return (
             broker_set(observed.owner, spec, cluster, spec.replicas, hosts),
             log_replica_set(observed.owner, spec, cluster, spec.log_replicas, hosts),
+            learner_set(observed.owner, spec, cluster, spec.learners.kind, spec.learners.count, hosts),
         )
 
     return refusal((broker_shape(spec), log_shape(spec)), rendered)

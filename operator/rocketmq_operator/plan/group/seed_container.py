@@ -20,6 +20,8 @@ CONTAINER: Final = "seed"
 RESOURCES: Final = Resources(cpu="250m", memory="512Mi")
 """As the kernel counts pages of the log that are written, which it gives back at any time."""
 _STORE: Final = f"{names.STORE_PATH}/store"
+STATIC_MARK: Final = f"{names.STORE_PATH}/store/staticRoles"
+"""A file that brokers with static roles leave in their stores."""
 
 
 def seed_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
@@ -45,11 +47,20 @@ def seed_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec)
     return plain_settings(values)
 
 
-def seed_start(find_address: str) -> str:
-    """Return the start script; `find_address` is the part that sets `address` to what the pod announces."""
+def seed_start(find_address: str, spec: BrokerGroupSpec) -> str:
+    """Return the start script; `find_address` is the part that sets `address` to what the pod announces.
+
+    A store that had a static role becomes one for controllers first: the log of the only master stays, and
+    that of a slave goes, because it has no history that could be compared with the master's.
+    """
     return f"""#!/bin/sh
 set -eu
 store={_STORE}
+if [ -e "{STATIC_MARK}" ]; then
+  case $POD_NAME in *-0) keep=keep ;; *) keep=empty ;; esac
+  ha-sidecar adopt {names.STORE_PATH} --keep "$keep" --mapped-file-bytes {spec.log_file_bytes}
+  rm -f "{STATIC_MARK}"
+fi
 if [ -e "$store/brokerIdentity" ]; then exit 0; fi
 if [ ! -e "$store/seed.json" ] && [ -n "$(ls "$store/commitlog" 2>/dev/null)" ]; then exit 0; fi
 {find_address}exec ha-sidecar seed -c {names.CONFIG_PATH}/seed.conf --advertise "$address:{names.BROKER_PORT}"

@@ -19,9 +19,10 @@ from rocketmq_operator.plan.common.objects import Json, belongs_to, key_of
 from rocketmq_operator.plan.common.ownership import is_ours
 from rocketmq_operator.plan.common.rewritten_fields import describe_rewritten_field
 from rocketmq_operator.plan.group import takeover
-from rocketmq_operator.plan.group.children import REMOTING, broker_ports, member_names
+from rocketmq_operator.plan.group.children import broker_ports, member_names
 from rocketmq_operator.plan.group.listeners import listener_slices
 from rocketmq_operator.plan.group.observed import ObservedGroup
+from rocketmq_operator.plan.group.pod_sets.containers import REMOTING
 from rocketmq_operator.plan.group.rolling import successors
 from rocketmq_operator.plan.group.takeover import MemberEndpoint
 

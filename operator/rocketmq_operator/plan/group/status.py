@@ -19,13 +19,22 @@ from rocketmq_operator.api.broker_group import (
     PlanStatus,
 )
 from rocketmq_operator.api.conditions import Finding, make_finding, merge_findings
+from rocketmq_operator.api.members.learners import LearnerStatus
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import ResourcePlan
 from rocketmq_operator.plan.common.shaping.shaped import REFUSED, accepted_finding
 from rocketmq_operator.plan.group.children import broker_selector, member_names
 from rocketmq_operator.plan.group.failovers import record_name
+from rocketmq_operator.plan.group.learners.learner_children import learner_names
 from rocketmq_operator.plan.group.observed import ObservedGroup, ReportedMember
 from rocketmq_operator.plan.group.observed_pods import pod_refusal
+from rocketmq_operator.plan.group.static.static_status import (
+    static_findings,
+    static_master,
+    static_members,
+    static_ready,
+)
+from rocketmq_operator.plan.group.static.static_steps import effective, is_static
 from rocketmq_operator.plan.group.takeover import server_of
 from rocketmq_operator.plan.group.trouble import group_troubles
 from rocketmq_operator.plan.pods.member_trouble import MemberTrouble
@@ -48,15 +57,22 @@ and would cause a status write each time."""
 
 def group_status(observed: ObservedGroup, plan: ResourcePlan) -> BrokerGroupStatus:
     """Return the status of a group."""
-    members = tuple(_member(observed, name) for name in member_names(observed.owner.name, observed.spec))
+    observed = effective(observed)
     troubles, metadata = group_troubles(observed), _metadata_in_sync(observed)
-    works_for = [
-        _group_ready(observed, plan, members, troubles),
-        _master_elected(observed),
-        _in_sync(observed, members, troubles),
-    ]
+    others: tuple[Finding, ...] = ()
+    if is_static(observed):
+        members = static_members(observed)
+        works_for, others = [static_ready(observed, plan, troubles)], static_findings()
+    else:
+        members = tuple(_member(observed, name) for name in member_names(observed.owner.name, observed.spec))
+        works_for = [
+            _group_ready(observed, plan, members, troubles),
+            _master_elected(observed),
+            _in_sync(observed, members, troubles),
+        ]
     findings = [
         *works_for,
+        *others,
         progressing(plan, troubles, [*works_for, metadata]),
         metadata,
         *_users_in_sync(observed),
@@ -78,11 +94,14 @@ def group_status(observed: ObservedGroup, plan: ResourcePlan) -> BrokerGroupStat
         replicas=live.get("status", {}).get("replicas", 0) if live else 0,
         selector=selector,
         version=observed.cluster.version if observed.cluster else "",
-        master=_master(observed),
+        master=static_master(observed) if is_static(observed) else _master(observed),
         in_sync=f"{sum(member.in_sync for member in members)}/{len(members)}"
-        if _is_master_known(observed)
+        if _is_master_known(observed) and not is_static(observed)
         else "",
         members=members,
+        learners=tuple(
+            _learner(observed, name) for name in learner_names(observed.owner.name, observed.spec)
+        ),
         plan=PlanStatus(
             steps=tuple(str(step)[:TEXT_LENGTH_MAX] for step in plan.steps[:STEPS_SHOWN_MAX]),
             waiting_for=plan.wait.message[:TEXT_LENGTH_MAX] if plan.wait else "",
@@ -251,6 +270,21 @@ def _member(observed: ObservedGroup, name: str) -> MemberStatus:
         ready=ready,
         lag_bytes=_lag(observed, reported),
         takeover=takeover,
+    )
+
+
+def _learner(observed: ObservedGroup, name: str) -> LearnerStatus:
+    reported, pod = observed.reported_member(name), observed.pods.get(name)
+    ready = pod is not None and pod.ready and not pod.deleting
+    before = next((one for one in observed.status.learners if one.name == name), None)
+    if not observed.controllers_answered and before is not None:
+        return before.model_copy(update={"ready": ready})
+    return LearnerStatus(
+        name=name,
+        broker_id=reported.broker_id if reported else None,
+        ready=ready,
+        alive=reported is not None and reported.alive,
+        lag_bytes=_lag(observed, reported),
     )
 
 

@@ -12,13 +12,16 @@
 6. size: the StatefulSets, grown at once, shrunk by one with the mastership handed over first;
 7. rolling change: pods of an older revision are replaced one at a time (`rolling`);
 8. leftovers: Services of deleted members;
-9. the record of failovers (`failovers`);
-10. Services of listeners, even while something waits: the API server may refuse a port that is taken;
-11. volumes: the operator expands claims smaller than the spec, last because a storage class may refuse for
+9. learners (`learner_steps`), on which no promise depends;
+10. the record of failovers (`failovers`);
+11. Services of listeners, even while something waits: the API server may refuse a port that is taken;
+12. volumes: the operator expands claims smaller than the spec, last because a storage class may refuse for
     ever.
 
 If the operator refuses the pods of the spec (`observed_pods`), it serves the addresses that exist and skips
-2, 6, 7 and 8: it applies no part of a spec without the others.
+2 and 6 to 9: it applies no part of a spec without the others.
+
+With static roles (`static`) there are neither 4, 5 nor 9, and size and rollout ask no controller.
 
 A concern that waits stops those after it. Records are an exception: they come even while something waits,
 because they change nothing. Nothing is remembered between two looks.
@@ -53,11 +56,24 @@ from rocketmq_operator.plan.group.children import (
     member_service,
 )
 from rocketmq_operator.plan.group.failovers import record_steps
+from rocketmq_operator.plan.group.learners.learner_children import (
+    is_learner,
+    learner_files,
+    learner_names,
+    learner_service,
+)
+from rocketmq_operator.plan.group.learners.learner_steps import learner_plan
 from rocketmq_operator.plan.group.listeners import listener_services
 from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.group.observed_pods import known_hosts, pod_refusal
 from rocketmq_operator.plan.group.rolling import hand_over, replace_broken, roll
 from rocketmq_operator.plan.group.slices import all_members, endpoint_slice_moves, endpoint_slices
+from rocketmq_operator.plan.group.static.static_steps import (
+    effective,
+    is_static,
+    static_roll,
+    static_size,
+)
 from rocketmq_operator.plan.group.switchover import switchover
 from rocketmq_operator.plan.pods.lost_members import free_lost
 
@@ -72,6 +88,7 @@ def group_plan(observed: ObservedGroup) -> ResourcePlan:
         return ResourcePlan(
             (), Wait("NoCluster", f"RocketMQCluster {observed.spec.cluster} does not exist in this namespace")
         )
+    observed = effective(observed)
     plan = first_until_wait(_concerns(observed))
     growth = _volumes(observed) if plan.wait is None else NO_STEPS
     records, listeners = record_steps(observed), _listener_services(observed)
@@ -96,11 +113,25 @@ def _concerns(observed: ObservedGroup) -> Iterator[ResourcePlan]:
     yield _configuration(observed)
     yield _pod_templates(observed)
     yield replace_broken(observed)
+    if is_static(observed):
+        yield from _static_concerns(observed)
+        return
     yield switchover(observed)
     yield _wait_for_addresses(observed)
     yield _free_lost_members(observed)
     yield _size(observed)
     yield roll(observed)
+    yield _leftovers(observed)
+    yield learner_plan(observed)
+
+
+def _static_concerns(observed: ObservedGroup) -> Iterator[ResourcePlan]:
+    yield _wait_for_addresses(observed)
+    size, wait = static_size(observed)
+    sized = _sizes(observed).get(observed.owner.name) == size
+    plan = NO_STEPS if sized else _sets(observed, {observed.owner.name: size})
+    yield ResourcePlan(plan.steps, plan.wait or wait, plan.notes)
+    yield static_roll(observed)
     yield _leftovers(observed)
 
 
@@ -115,6 +146,9 @@ def _services(observed: ObservedGroup) -> ResourcePlan:
     wanted = [
         member_service(observed.owner, observed.spec, observed.cluster, name)
         for name in member_names(observed.owner.name, observed.spec)
+    ] + [
+        learner_service(observed.owner, observed.spec, name)
+        for name in learner_names(observed.owner.name, observed.spec)
     ]
     plan = child_steps(observed.owner, wanted, observed.children)
     if plan.wait is not None:
@@ -139,9 +173,11 @@ def _listener_services(observed: ObservedGroup) -> ResourcePlan:
 def _configuration(observed: ObservedGroup) -> ResourcePlan:
     if observed.cluster is None:
         return NO_STEPS
-    members = member_names(observed.owner.name, observed.spec)
+    owner, spec = observed.owner, observed.spec
+    members = (*member_names(owner.name, spec), *learner_names(owner.name, spec))
     addresses = {name: observed.service_address(name) for name in members}
-    wanted = fixed_children(observed.owner, observed.spec, observed.cluster, addresses)
+    files = learner_files(owner, spec, observed.cluster)
+    wanted = fixed_children(owner, spec, observed.cluster, addresses, files)
     return child_steps(observed.owner, wanted, observed.children)
 
 
@@ -249,9 +285,13 @@ def _too_few_left(observed: ObservedGroup, leaving: str) -> Wait | None:
 
 
 def _volumes(observed: ObservedGroup) -> ResourcePlan:
-    wanted = quantity(observed.spec.storage.size)
+    group, spec = observed.owner.name, observed.spec
     steps: list[Step] = []
     for key, live in sorted(observed.children.items()):
+        storage = spec.storage
+        if is_learner(key.name.removeprefix(names.claim("")), group):
+            storage = spec.learners.storage or storage
+        wanted = quantity(storage.size)
         if key.kind != _CLAIM or wanted is None:
             continue
         given = quantity(live["spec"]["resources"]["requests"]["storage"])
@@ -260,7 +300,7 @@ def _volumes(observed: ObservedGroup) -> ResourcePlan:
                 "apiVersion": "v1",
                 "kind": key.kind,
                 "metadata": {"name": key.name, "namespace": observed.owner.namespace},
-                "spec": {"resources": {"requests": {"storage": observed.spec.storage.size}}},
+                "spec": {"resources": {"requests": {"storage": storage.size}}},
             }
             steps.append(Apply(body, "to grow"))
     return ResourcePlan(tuple(steps))
@@ -268,7 +308,7 @@ def _volumes(observed: ObservedGroup) -> ResourcePlan:
 
 def _leftovers(observed: ObservedGroup) -> ResourcePlan:
     """Remove Services and slices of members, and of listeners, that are neither asked for nor there."""
-    members = all_members(observed)
+    members = (*all_members(observed), *learner_names(observed.owner.name, observed.spec))
     outside = {
         names.listener_member(member, listener.name)
         for listener in with_services(observed.cluster)
@@ -288,8 +328,11 @@ def _leftovers(observed: ObservedGroup) -> ResourcePlan:
 
 
 def _is_member_object(observed: ObservedGroup, key: ObjectKey, live: Live) -> bool:
-    is_ours = names.is_member(key.name, observed.owner.name) or names.is_member(
-        key.name, names.log_set(observed.owner.name)
+    group = observed.owner.name
+    is_ours = (
+        names.is_member(key.name, group)
+        or names.is_member(key.name, names.log_set(group))
+        or is_learner(key.name, group)
     )
     is_listeners = LISTENER_LABEL in (live["metadata"].get("labels") or {})
     return (is_ours or is_listeners) and belongs_to(live, observed.owner)

@@ -1,7 +1,9 @@
 """Why members of a BrokerGroup are not as asked."""
 
+from rocketmq_operator.api.members.learners import LearnerKind
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.group.children import member_names
+from rocketmq_operator.plan.group.learners.learner_children import learner_names, learner_set_name
 from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.pods.member_trouble import (
     CLAIM,
@@ -18,10 +20,11 @@ def group_troubles(observed: ObservedGroup) -> tuple[MemberTrouble, ...]:
 
 
 def group_members(observed: ObservedGroup) -> NeededMembers:
-    """Return the brokers and log replicas that the spec asks for, with their pods and claims."""
+    """Return the brokers, log replicas and learners that the spec asks for, with their pods and claims."""
     claims = {key.name: live for key, live in observed.children.items() if key.kind == CLAIM}
-    members = member_names(observed.owner.name, observed.spec)
-    set_names = (observed.owner.name, names.log_set(observed.owner.name))
+    group, spec = observed.owner.name, observed.spec
+    members = (*member_names(group, spec), *learner_names(group, spec))
+    set_names = (group, names.log_set(group), *(learner_set_name(group, kind) for kind in LearnerKind))
     sets = tuple(
         MemberSet(
             observed.child("StatefulSet", set_name),

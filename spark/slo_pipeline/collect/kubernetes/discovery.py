@@ -33,13 +33,18 @@ def targets_of(pod: Pod) -> list[Target]:
             # The controllers of a cluster serve one sequence of events.
             return _served(pod, CONTROLLER_HTTP_PORT, stream=pod.cluster)
         case "broker":
-            page = _url(pod, BROKER_METRICS_PORT, "/metrics")
-            broker = Target(f"{pod.name}-broker", page, "metrics", pod.uid)
-            return [broker, *_served(pod, COMPANION_HTTP_PORT)]
+            return [_broker(pod), *_served(pod, COMPANION_HTTP_PORT)]
+        case "learner":
+            # It has no companion.
+            return [_broker(pod)]
         case "log-replica":
             return _served(pod, REPLICA_HTTP_PORT)
         case _:
             return []
+
+
+def _broker(pod: Pod) -> Target:
+    return Target(f"{pod.name}-broker", _url(pod, BROKER_METRICS_PORT, "/metrics"), "metrics", pod.uid)
 
 
 def _served(pod: Pod, port: int, stream: str = "") -> list[Target]:

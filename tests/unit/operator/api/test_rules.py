@@ -17,6 +17,7 @@ from rocketmq_operator.api.topic import TopicSpec
 from rocketmq_operator.handlers.observing.clusters_and_groups import InvalidSpecError, parse_spec
 from testkit.worlds.cluster_cases import ACCEPTED_CLUSTER_CHANGES, CLUSTER_REFUSALS
 from testkit.worlds.crd_cases import ACCEPTED_CHANGES, REFUSALS, RefusedChange, base_spec, merged
+from testkit.worlds.member_cases import ACCEPTED_MEMBER_CHANGES, MEMBER_REFUSALS
 from testkit.worlds.pod_cases import ACCEPTED_POD_CHANGES, POD_REFUSALS
 
 MODELS = {
@@ -30,7 +31,7 @@ MODELS = {
 
 @pytest.mark.parametrize(
     "refusal",
-    [case for case in (*REFUSALS, *POD_REFUSALS, *CLUSTER_REFUSALS) if not case.update],
+    [case for case in (*REFUSALS, *MEMBER_REFUSALS, *POD_REFUSALS, *CLUSTER_REFUSALS) if not case.update],
     ids=lambda case: case.name,
 )
 def test_a_spec_that_breaks_a_rule_is_refused_with_field_and_value(refusal: RefusedChange) -> None:
@@ -48,7 +49,8 @@ def test_the_smallest_spec_is_accepted(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "change"), [*ACCEPTED_CHANGES, *ACCEPTED_POD_CHANGES, *ACCEPTED_CLUSTER_CHANGES]
+    ("name", "kind", "change"),
+    [*ACCEPTED_CHANGES, *ACCEPTED_MEMBER_CHANGES, *ACCEPTED_POD_CHANGES, *ACCEPTED_CLUSTER_CHANGES],
 )
 def test_a_change_within_the_rules_is_accepted(name: str, kind: str, change: dict[str, Any]) -> None:
     spec = MODELS[kind].model_validate(merged(base_spec(kind), change))

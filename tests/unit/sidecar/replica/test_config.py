@@ -26,6 +26,8 @@ def test_settings_are_read_with_their_types() -> None:
     assert (made.mapped_file_bytes, made.unclean_election, made.address) == (4096, True, "127.0.0.1:4")
     assert not made.sync_from_last_file
     assert config.from_texts({**TEXTS, "sync_from_last_file": "true"}).sync_from_last_file
+    assert not made.learner
+    assert config.from_texts({**TEXTS, "learner": "true"}).learner
 
 
 def test_every_setting_of_a_replica_is_in_the_reference() -> None:
@@ -48,6 +50,7 @@ def test_every_setting_of_a_replica_is_in_the_reference() -> None:
         ("on_divergence", "delete", "on-divergence"),
         ("unclean_election", "1", "true or false"),
         ("sync_from_last_file", "yes", "sync-from-last-file 'yes'"),
+        ("learner", "maybe", "learner 'maybe'"),
         ("group", "a#b", "separates"),
     ],
 )

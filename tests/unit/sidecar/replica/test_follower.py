@@ -275,3 +275,18 @@ async def test_a_master_is_asked_where_it_is_met_and_not_where_its_address_leads
             dead.setblocking(False)
             with pytest.raises(BlockingIOError):
                 dead.accept()
+
+
+async def test_a_learner_says_so_in_its_handshake(hand: HandMaster, tmp_path: Path) -> None:
+    def serve() -> Handshake | None:
+        greeted = hand.accept()
+        hand.reply(END, (1, 0))
+        assert hand.ack() == 0
+        hand.send_log(LOG, 0, 1)
+        hand.ack_of(END)
+        return greeted
+
+    async with following(tmp_path, FILE_BYTES, learner=True, sync_from_last_file=True) as ours:
+        await ours.led_by(hand.port, epoch=1, master_id=1)
+        assert await asyncio.to_thread(serve) == Handshake(OUR_ID, True, True)
+        await ours.until(lambda: ours.store.log.max_offset == END, "the log")

@@ -1,6 +1,7 @@
 """A replica's knowledge of its group: which answer changes the role."""
 
 from controller_core.remoting.bodies import SyncStateSet
+from ha_sidecar.replica.answers import readiness
 from ha_sidecar.replica.group_view import FollowedGroup, MasterRole
 
 
@@ -51,3 +52,22 @@ async def test_controllers_that_begin_anew_do_not_part_a_replica_from_the_master
     assert (view.role, view.in_sync) == (MasterRole(8, 3, "a:3"), True)
     assert view.learn(1009, 3, "a:3", SyncStateSet.of([3], 1), asked_at=view.version)
     assert not view.in_sync
+
+
+async def test_a_learner_is_ready_while_it_follows_and_a_member_in_the_set() -> None:
+    view = FollowedGroup()
+    assert _ready(view, is_learner=True) == (False, "not registered")
+    view.broker_id = 3
+    view.learn(1, 1, "a:1", SyncStateSet.of([1, 2], 6))
+    assert _ready(view, is_learner=True) == (True, "a learner that follows its master, id 3")
+    assert _ready(view, is_learner=True, is_following=False)[0] is False
+    assert _ready(view, is_learner=True, has_room=False)[0] is False
+    assert _ready(view, is_learner=False) == (False, "not in the SyncStateSet [1,2], id 3")
+    view.learn(1, 1, "a:1", SyncStateSet.of([1, 2, 3], 7))
+    assert _ready(view, is_learner=False, is_following=False)[0]
+
+
+def _ready(
+    view: FollowedGroup, *, is_learner: bool, is_following: bool = True, has_room: bool = True
+) -> tuple[bool, str]:
+    return readiness(view, is_learner=is_learner, is_following=is_following, has_room=has_room, refusal="")

@@ -192,6 +192,6 @@ def test_the_settings_of_retention_are_checked() -> None:
         "store": "s",
         "http": "h:1",
     }
-    assert from_texts(texts).retention_hours == 72
+    assert from_texts(texts).retention_hours == 0
     with pytest.raises(ConfigError, match="below disk-refuse-percent"):
         from_texts({**texts, "disk_drop_percent": "96"})

@@ -67,11 +67,18 @@ class SourceStore:
 class StoreLink:
     """A real link into a store of its own."""
 
-    def __init__(self, directory: Path, source: SourceStore, broker_id: int = 2) -> None:
+    def __init__(
+        self, directory: Path, source: SourceStore, broker_id: int = 2, *, from_last_file: bool = False
+    ) -> None:
         self.store = ReplicaStore(directory, source.file_bytes)
         self.done = threading.Event()
         self.end = LinkEnd("")
-        config = SlaveConfig(broker_id, source.file_bytes)
+        config = SlaveConfig(
+            broker_id,
+            source.file_bytes,
+            async_learner=from_last_file,
+            sync_from_last_file=from_last_file,
+        )
         self.link = HaLink(source.address, self.store, config, self, None)
         self.link.start()
 
@@ -349,3 +356,16 @@ def test_silent_connections_give_way_and_a_slave_that_copies_keeps_its_place(tmp
     finally:
         copying.close()
         source.close()
+
+
+def test_a_learner_gets_the_newest_file_beside_a_member_with_all(source: SourceStore, tmp_path: Path) -> None:
+    data = log_bytes(150, FILE_BYTES)
+    source.write(data)
+    learner = StoreLink(tmp_path / "learner", source, 3, from_last_file=True)
+    member = StoreLink(tmp_path / "member", source, 2)
+    for link in (learner, member):
+        link.reach(len(data))
+    assert member.store.log.min_offset == 0
+    assert learner.store.log.min_offset == len(data) - len(data) % FILE_BYTES > 0
+    for link in (learner, member):
+        link.close()

@@ -23,7 +23,7 @@ from ha_sidecar.replica.follower import Follower
 from ha_sidecar.replica.group_view import FollowedGroup, MasterRole
 from ha_sidecar.replica.metrics import ReplicaMetrics, ReplicaNumbers
 from ha_sidecar.replica.retention import LogRetention
-from ha_sidecar.replica.upkeep import keep_metadata, retain
+from ha_sidecar.replica.upkeep import keep_metadata, retain, retention_rule
 from testkit.ha.following import announced
 
 WAIT_S = 30.0
@@ -110,7 +110,7 @@ async def test_a_disk_that_fills_and_empties_stops_and_starts_the_follower(
 
     fakes: Any = Told()
     with contextlib.suppress(OSError):  # the looks are over
-        await asyncio.wait_for(retain(config_of(tmp_path), store, fakes, fakes), WAIT_S)
+        await asyncio.wait_for(retain(config_of(tmp_path), FollowedGroup(), store, fakes, fakes), WAIT_S)
     assert told == [True, False, True]
     store.close()
 
@@ -157,3 +157,52 @@ async def test_what_the_master_knows_is_kept(tmp_path: Path, monkeypatch: pytest
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await server.close()
+
+
+@pytest.mark.parametrize(
+    ("told", "before", "hours"),
+    [
+        (b"fileReservedTime=48\n", None, 48),
+        (b"fileReservedTime=48\n", 96, 48),
+        (b"fileReservedTime=0\n", None, 1),
+        (b"fileReservedTime=-3\n", 96, 96),
+        (b"other=1\n", None, 72),
+        (None, None, 72),
+        (None, 96, 96),
+    ],
+)
+async def test_files_are_kept_for_as_long_as_the_master_says_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bytes | None, before: int | None, hours: int
+) -> None:
+    monkeypatch.setattr(upkeep, "METADATA_S", 0.01)
+    asked = asyncio.Event()
+
+    def answer(_: Connection, request: RemotingCommand) -> RemotingCommand:
+        if request.code != RequestCode.GET_BROKER_CONFIG:
+            return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
+        asked.set()
+        if told is None:
+            return RemotingCommand.response_to(request, ResponseCode.NO_PERMISSION, remark="no right")
+        return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=told)
+
+    def accept(connection: Connection) -> None:
+        connection.on_request = answer
+
+    server = await serve("127.0.0.1", 0, accept)
+    view = FollowedGroup()
+    view.role, view.retention_hours = MasterRole(1, 1, f"127.0.0.1:{server.port}"), before
+    running = asyncio.ensure_future(keep_metadata(config_of(tmp_path), view))
+    async with asyncio.timeout(WAIT_S):
+        await asked.wait()
+        while view.retention_hours != hours:  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await server.close()
+
+
+def test_no_file_goes_by_its_age_before_the_master_has_told_one(tmp_path: Path) -> None:
+    view, years_ms = FollowedGroup(), 100 * 365 * 24 * 3_600_000
+    assert retention_rule(config_of(tmp_path), view).keep_ms > years_ms
+    view.retention_hours = 48
+    assert retention_rule(config_of(tmp_path), view).keep_ms == 48 * 3_600_000

@@ -28,10 +28,9 @@ _FIND_CONFIG: Final = f"""# Adds to the shared configuration what only this pod 
 set -eu
 {FIND_ADDRESS}{until_port_is_free(names.BROKER_PORT)}config={names.SCRATCH_PATH}/broker.conf
 """
-_ADD_ADDRESSES: Final = f"""cat {names.CONFIG_PATH}/broker.conf >"$config"
-printf '\\nbrokerIP1=%s\\nbrokerIP2=%s\\n' "$address" "$POD_IP" >>"$config"
+_ADD_ADDRESSES: Final = """printf '\\nbrokerIP1=%s\\nbrokerIP2=%s\\n' "$address" "$POD_IP" >>"$config"
 """
-_FIND_PROGRAM: Final = f"""# With a proxy inside it is mqproxy that starts the broker: \
+FIND_PROGRAM: Final = f"""# With a proxy inside it is mqproxy that starts the broker: \
 `mqbroker --enable-proxy` does the same, and takes fewer settings.
 if [ -e {names.CONFIG_PATH}/{CONF_FILE} ]; then
   program=mqproxy
@@ -43,6 +42,13 @@ fi
 {JAVA_STOP}"""
 _AFTER_BROKER: Final = f"""{JAVA_WAIT}sleep {HELD_AFTER_S}
 {until_port_is_free(names.BROKER_PORT)}exit "$code"
+"""
+LEARNER_CONF: Final = "learner.conf"
+"""The file of a ConfigMap that replaces broker.conf, or replica.conf, for learners."""
+LEARNER_START: Final = f"""#!/bin/sh
+set -eu
+{FIND_ADDRESS}exec ha-sidecar replica -c {names.CONFIG_PATH}/{LEARNER_CONF} \\
+  --advertise "$address:{names.REPLICA_PORT}" --ha-advertise "$POD_IP:{names.REPLICA_HA_PORT}"
 """
 REPLICA_START: Final = f"""#!/bin/sh
 set -eu
@@ -60,7 +66,18 @@ def broker_start(spec: BrokerGroupSpec, *, has_users: bool) -> str:
     if has_lease(spec):
         run = OWN_GROUP + JAVA_START + lease_guard(names.LEASE_PORT)
     first = TAKE_BASH if has_lease(spec) else ""
-    configured = _FIND_CONFIG + _ADD_ADDRESSES
-    if has_users:
-        configured = _FIND_CONFIG + _PRIVATE_FILE + _ADD_ADDRESSES + _CREDENTIALS
-    return f"#!/bin/sh\n{first}{configured}{_FIND_PROGRAM}{run}{_AFTER_BROKER}"
+    start = configured("broker.conf", has_users=has_users)
+    return f"#!/bin/sh\n{first}{start}{FIND_PROGRAM}{run}{_AFTER_BROKER}"
+
+
+def learner_start(*, has_users: bool) -> str:
+    """Return the start script of learners that are brokers: without a lease, because none becomes master."""
+    start = configured(LEARNER_CONF, has_users=has_users)
+    program = f'program=mqbroker\nset -- -c "$config"\n{JAVA_STOP}'
+    return f"#!/bin/sh\n{start}{program}{JAVA_START}{_AFTER_BROKER}"
+
+
+def configured(file: str, *, has_users: bool) -> str:
+    """Return the part that makes a broker's configuration from a file of the ConfigMap."""
+    add = f'cat {names.CONFIG_PATH}/{file} >"$config"\n{_ADD_ADDRESSES}'
+    return _FIND_CONFIG + (_PRIVATE_FILE + add + _CREDENTIALS if has_users else add)

@@ -19,17 +19,17 @@ async def _configured(durability: str = "AllInSync") -> dict[str, str]:
     return data
 
 
-def _started(volume: Path, script: str) -> str:
+def _started(volume: Path, script: str, pod: str = "orders-1") -> str:
     """Run a start script on a volume; return the arguments of its `ha-sidecar` call, or empty."""
     config, programs = volume / "config", volume / "bin"
     for directory in (config, programs):
         directory.mkdir(exist_ok=True)
     for path, here in ((names.STORE_PATH, volume), (names.CONFIG_PATH, config)):
         script = script.replace(path, str(here))
-    (config / "addresses").write_text(f"orders-1={ADDRESS}\n")
+    (config / "addresses").write_text(f"{pod}={ADDRESS}\n")
     (programs / "ha-sidecar").write_text('#!/bin/sh\necho "$@"\n')
     (programs / "ha-sidecar").chmod(0o755)
-    environment = {"POD_NAME": "orders-1", "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    environment = {"POD_NAME": pod, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     ended = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=True)
     return ended.stdout.strip()
 
@@ -78,3 +78,15 @@ async def test_an_id_is_taken_back_only_where_nothing_is_acknowledged_without_it
     lines = (await _configured(durability))["seed.conf"].splitlines()
     assert f"reclaim = {reclaims}" in lines
     assert "store = /var/lib/rocketmq/store" in lines
+
+
+@pytest.mark.parametrize(
+    ("pod", "keep"), [("orders-0", "keep"), ("orders-1", "empty"), ("orders-10", "empty")]
+)
+async def test_a_store_with_a_static_role_is_adopted_once(tmp_path: Path, pod: str, keep: str) -> None:
+    _store(tmp_path, "staticRoles", "commitlog/00000000000000000000")
+    script = (await _configured())["start-seed.sh"]
+    adopted = f"adopt {tmp_path} --keep {keep} --mapped-file-bytes {1 << 30}"
+    assert _started(tmp_path, script, pod) == adopted
+    assert not (tmp_path / "store" / "staticRoles").exists()
+    assert _started(tmp_path, script, pod) == ""

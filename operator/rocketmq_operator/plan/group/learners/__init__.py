@@ -1,0 +1,1 @@
+"""The learners of a group: objects and steps."""

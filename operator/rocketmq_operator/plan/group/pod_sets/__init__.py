@@ -1,0 +1,1 @@
+"""What all StatefulSets of a group share."""

@@ -1,0 +1,85 @@
+"""The StatefulSets of a group: what brokers, log replicas and learners have in common."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rocketmq_operator.api.broker_group import BrokerGroupSpec
+from rocketmq_operator.api.common import DeletionPolicy, Placement, StorageSpec
+from rocketmq_operator.plan.common import parts
+from rocketmq_operator.plan.common.objects import Json, Owner, belonging_labels, child, selector_labels
+from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """One StatefulSet of a group.
+
+    Attributes:
+        name: its name.
+        component: what its pods are.
+        instance: tells its pods from those of the group's other sets of the same component.
+        storage: the volume of each pod.
+        placement: where its pods run.
+        shape: a person's wishes for its pods.
+    """
+
+    name: str
+    component: str
+    instance: str
+    storage: StorageSpec
+    placement: Placement
+    shape: PodShape
+
+    def labels(self, owner: Owner, spec: BrokerGroupSpec) -> dict[str, str]:
+        """Return the labels of the set and its pods."""
+        return selector_labels(self.component, self.instance) | belonging_labels(spec.cluster, owner.name)
+
+
+def member_pod(owner: Owner, container: Json, user: int, hosts: Mapping[str, str]) -> Json:
+    """Return the spec of a pod around its main container; `hosts` are ClusterIPs by DNS name."""
+    return {
+        "automountServiceAccountToken": False,
+        "securityContext": parts.pod_security(user),
+        "terminationGracePeriodSeconds": parts.GRACE_S,
+        "dnsConfig": parts.QUICK_DNS,
+        "hostAliases": parts.host_aliases(hosts),
+        "containers": [container],
+        "volumes": parts.volumes(owner.name),
+    }
+
+
+def stateful_set(
+    owner: Owner, spec: BrokerGroupSpec, pod_set: PodSet, replicas: int, pod: Json, configuration: str
+) -> Json:
+    """Return a StatefulSet whose pods only the operator restarts.
+
+    Args:
+        owner: the BrokerGroup.
+        spec: its spec.
+        pod_set: the set.
+        replicas: how many pods.
+        pod: their spec.
+        configuration: digest of what they read when they start.
+    """
+    labels = pod_set.labels(owner, spec)
+    apart_from = belonging_labels(spec.cluster, owner.name)
+    placed = parts.with_placement(pod, pod_set.placement, apart_from)
+    when_deleted = "Delete" if spec.deletion_policy is DeletionPolicy.DELETE else "Retain"
+    return child(
+        owner,
+        "StatefulSet",
+        pod_set.name,
+        labels=labels,
+        spec={
+            "serviceName": owner.name,
+            "replicas": replicas,
+            "podManagementPolicy": "Parallel",
+            "updateStrategy": {"type": "OnDelete"},
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": "Retain"},
+            "selector": {"matchLabels": selector_labels(pod_set.component, pod_set.instance)},
+            "template": shaped(parts.pod_template(labels, configuration, placed), pod_set.shape),
+            "volumeClaimTemplates": [
+                parts.claim_template(pod_set.storage.size, pod_set.storage.storage_class_name, apart_from)
+            ],
+        },
+    )

@@ -1,0 +1,1 @@
+"""Groups whose brokers have static roles: steps and status."""
