@@ -48,6 +48,7 @@ from controller_core.server.requests.leader_rule import LeaderRule
 from controller_core.server.requests.node_requests import NodeRequests
 from controller_core.server.requests.remoting_server import RemotingServer
 from controller_core.server.requests.sender_rules import SenderRules
+from controller_core.server.requests.standby import Standby
 from controller_core.server.settings.certificates import Tls, context_of
 from controller_core.server.settings.live_config import LiveConfig
 
@@ -106,6 +107,7 @@ class Controller:
         client_ssl = None if tls is None else context_of(tls.remoting_client)
         self._forwarder = Forwarder(settings.self_id, self._address_of, client_ssl)
         self.heartbeats = HeartbeatReceiver(machine.state, clock)
+        self._standby = Standby(machine.state, config)
         self._maker = CommandMaker(
             clock,
             self.heartbeats.alive_of,
@@ -158,8 +160,9 @@ class Controller:
                 # Not within the command: its notices and answer come first.
                 key = GroupKey(event.cluster, event.group)
                 asyncio.get_running_loop().call_soon(self.heartbeats.registered, key)
-        if self._node.is_leader and outcome.notices:
-            self._ha_addresses.look_after(outcome.notices[0].key)
+        if self._node.is_leader:
+            for group in {notice.key for notice in outcome.notices}:
+                self._ha_addresses.look_after(group)
 
     def _make_first_elections(self) -> FirstElections:
         return FirstElections(
@@ -205,6 +208,7 @@ class Controller:
             shown_metrics=self._metrics,
             members=self._members,
             membership=self._membership,
+            standby=self._standby,
         )
 
     def _make_followers(self) -> FollowerAnswers:
@@ -231,6 +235,7 @@ class Controller:
             first_elections=self._first_elections,
             direct_address=self._direct_address,
             peers=self._members.peers,
+            standby=self._standby,
             further=node_requests.table(),
         )
 

@@ -86,6 +86,7 @@ class Handlers:
         followers: FollowerAnswers,
         direct_address: Callable[[str], str] = str,
         peers: Callable[[], tuple[Peer, ...]] | None = None,
+        standby: Callable[[], bool] = bool,
         further: Mapping[int, Callable[[int, RemotingCommand], Answer]] = MappingProxyType({}),
     ) -> None:
         """Take the node's parts.
@@ -93,6 +94,7 @@ class Handlers:
         `direct` proposes the commands of requests that wait for nothing else. `followers` answers reads while
         another node leads. `direct_address` returns the address at which to reach the member that announced
         an address. `peers` returns the present controllers; the default returns those of the settings.
+        `standby` says whether the node stands by.
         `further` has requests that every node serves.
         """
         self._node = node
@@ -109,7 +111,8 @@ class Handlers:
         self._unknown = UnknownMembers(machine.state, heartbeats.table, heartbeats.unregistered)
         self._prepared = PreparedAnswers()
         self._lease_seen_ms = -1
-        own = NodeAnswers(node, config, heartbeats.lease_ms, peers)
+        self._standby = standby
+        own = NodeAnswers(node, config, heartbeats.lease_ms, peers, standby)
         self._local: dict[int, Callable[[int, RemotingCommand], Answer]] = {
             RequestCode.BROKER_HEARTBEAT: self._heartbeat,
             RequestCode.CONTROLLER_GET_METADATA_INFO: own.metadata,
@@ -144,6 +147,8 @@ class Handlers:
         local = self._local.get(request.code)
         if local is not None:
             return local(channel_id, request)
+        if self._standby():
+            return answers.not_leader(request)
         read = self._reads.get(request.code)
         if read is not None and not self._must_wait(channel_id, request) and self._may_read():
             reply = read(channel_id, request)
