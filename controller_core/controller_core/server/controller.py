@@ -25,6 +25,7 @@ from controller_core.groups.keys import GroupKey, ReplicaKey
 from controller_core.groups.replies import Outcome
 from controller_core.server.clock import Clock
 from controller_core.server.common.metrics import Metrics
+from controller_core.server.common.standby import Standby
 from controller_core.server.elections.first_elections import FirstElections
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.elections.leader_elections import LeaderElections
@@ -48,7 +49,6 @@ from controller_core.server.requests.leader_rule import LeaderRule
 from controller_core.server.requests.node_requests import NodeRequests
 from controller_core.server.requests.remoting_server import RemotingServer
 from controller_core.server.requests.sender_rules import SenderRules
-from controller_core.server.requests.standby import Standby
 from controller_core.server.settings.certificates import Tls, context_of
 from controller_core.server.settings.live_config import LiveConfig
 
@@ -107,7 +107,7 @@ class Controller:
         client_ssl = None if tls is None else context_of(tls.remoting_client)
         self._forwarder = Forwarder(settings.self_id, self._address_of, client_ssl)
         self.heartbeats = HeartbeatReceiver(machine.state, clock)
-        self._standby = Standby(machine.state, config)
+        self._standby = Standby(machine.state, lambda: config.settings.standby)
         self._maker = CommandMaker(
             clock,
             self.heartbeats.alive_of,

@@ -93,7 +93,7 @@ def add_command(commands: Any, common: argparse.ArgumentParser) -> None:  # noqa
         help="do not look at the slaves: they copy from the master anyway",
     )
     migrate_.add_argument(
-        "--credentials",
+        "--credentials-secret",
         metavar="SECRET",
         default="",
         help="Secret of type kubernetes.io/basic-auth with a super user of the old brokers",
@@ -181,7 +181,7 @@ async def read_request(
         port=options.port,
         ignored=tuple(options.ignore),
         empty_slaves=options.empty_slaves,
-        credentials=options.credentials,
+        credentials=options.credentials_secret,
     )
 
 

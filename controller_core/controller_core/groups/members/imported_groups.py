@@ -1,14 +1,14 @@
 """Take groups over from another controller that served them: RocketMQ's own.
 
 All groups come in one command, and only into a state that never had a group. Until then the controllers may
-stand by (`server.requests.standby`) beside the ones that serve. The command is where the decisions change
+stand by (`server.common.standby`) beside the ones that serve. The command is where the decisions change
 hands, for all groups at once.
 
 Masters, SyncStateSets and ids stay as they are. Both epochs rise by `EPOCH_MARGIN`. So whatever the other
 controllers decide afterwards, if somebody starts them again, has a lower epoch. Brokers that know the new one
 ignore it.
 
-What does not keep the invariants of a group is refused, with all of the command.
+If one group breaks an invariant, the whole command is refused.
 """
 
 from collections.abc import Iterable
@@ -55,7 +55,7 @@ def import_problem(groups: Iterable[ImportedGroup]) -> str | None:
         names.add(key)
         if (problem := _problem(group)) is not None:
             return f"group {group.cluster}/{group.broker_name}: {problem}"
-    return None if names else "there is no group to take over"
+    return None if names else "no group is named"
 
 
 def _problem(group: ImportedGroup) -> str | None:

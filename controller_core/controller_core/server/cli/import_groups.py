@@ -1,6 +1,6 @@
 """The command `import`: take groups over from RocketMQ's controllers while their brokers serve.
 
-    1. every broker lists both kinds of controllers; these stand by      (`server.requests.standby`)
+    1. every broker lists both kinds of controllers; these stand by      (`server.common.standby`)
     2. read RocketMQ's controllers, and let the leader here check it all
     3. wait until a majority of RocketMQ's controllers is stopped: from now on no decision is possible
     4. read the last state from the one that leads, and import it: from now on the decisions are made here
@@ -50,7 +50,7 @@ async def import_groups(arguments: Namespace) -> None:
 
 
 async def _import(controllers: JavaControllerGroup, access: Access, arguments: Namespace) -> dict[str, Any]:
-    names = await known_groups(arguments.name_servers) | {_key(text) for text in arguments.groups}
+    names = await known_groups(arguments.name_servers) | {_key(text) for text in arguments.silent_groups}
     if len(arguments.java) == 1:
         raise ClientError(
             "a single controller of RocketMQ cannot be read after it can decide nothing any more"

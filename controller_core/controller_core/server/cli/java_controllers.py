@@ -34,14 +34,14 @@ from controller_core.remoting.routes import ClusterInfo
 
 CONNECT_TIMEOUT_S: Final = 0.5
 SETTLE_S: Final = 0.5
-"""Between two equal reads of the last state: the leader applies what was committed just before."""
+"""Between two equal reads of the last state: the leader applies entries that were committed just before."""
 _POLL_S: Final = 0.2
 _TRIES_MAX: Final = 5
 """A JVM may take longer for its first answers than a question waits."""
 
 
 class JavaControllersError(Exception):
-    """RocketMQ's controllers or name servers do not tell what is needed; the text is for a person."""
+    """RocketMQ's controllers or name servers do not answer as needed; the text is for a person."""
 
 
 class JavaControllerGroup:
@@ -115,7 +115,7 @@ class JavaControllerGroup:
         """
         try:
             async with asyncio.timeout(timeout_s):
-                while not await self._is_frozen():
+                while not await self._is_frozen():  # noqa: ASYNC110 - no event tells
                     await asyncio.sleep(_POLL_S)
         except TimeoutError as error:
             raise JavaControllersError(f"not stopped within {timeout_s:g} s, nothing was changed") from error

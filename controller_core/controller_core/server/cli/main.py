@@ -164,12 +164,12 @@ def _add_import(command: argparse.ArgumentParser) -> None:
         help=f"name servers that list the groups; {SEMICOLONS}",
     )
     command.add_argument(
-        "--groups",
+        "--silent-groups",
         action="extend",
         type=names,
         default=[],
         metavar="CLUSTER/GROUP[,...]",
-        help="groups that no name server lists, because no broker of theirs runs",
+        help="groups that no name server lists, because none of their brokers runs",
     )
     command.add_argument("--dry-run", action="store_true", help="only say whether it is possible")
     command.add_argument(

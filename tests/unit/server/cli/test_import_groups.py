@@ -176,5 +176,5 @@ async def test_what_makes_an_import_impossible_is_named(
     ):
         assert await asyncio.to_thread(main, [*arguments, "--from", ",".join(named), "--dry-run"]) == 1
         assert words in capsys.readouterr().err
-    status, _, err = await _run(capsys, one, java, "--groups", "b1", "--dry-run")
+    status, _, err = await _run(capsys, one, java, "--silent-groups", "b1", "--dry-run")
     assert (status, "expected CLUSTER/GROUP" in err) == (1, True)

@@ -85,7 +85,7 @@ async def test_nothing_is_served_before_the_import_and_everything_after_it(one: 
             assert (notice.header.master_broker_id, notice.sync_state_set.sync_state_set) == (2, (1, 2))
         assert await _leader(slave) == one.remoting
         group = one.group()
-        # Nobody was elected: a master that beat here was alive from the first moment on.
+        # No election: a master that beat here was alive from the first moment on.
         assert (group.master_id, group.master_epoch) == (2, 3 + EPOCH_MARGIN)
         assert one.heartbeats.table.alive_ids(group.key, (1, 2)) == (1, 2)
         assert len(one.heartbeats.unregistered) == 0

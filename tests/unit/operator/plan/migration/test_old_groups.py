@@ -1,4 +1,4 @@
-"""Groups that a migration treats in their own way: several DLedger members, brokers that want signed requests."""
+"""Groups that a migration treats in their own way: DLedger of several members, brokers with users."""
 
 from typing import Any
 

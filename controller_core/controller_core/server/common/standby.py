@@ -11,17 +11,19 @@ every node as it is applied, and for good: the state then has a history, also af
 Source: ReplicasManager.java 5.5.0, updateControllerMetadata, scanAvailableControllerAddresses.
 """
 
+from collections.abc import Callable
+
 from controller_core.groups.state import GroupsState
-from controller_core.server.settings.live_config import LiveConfig
 
 
 class Standby:
     """Says whether a node stands by."""
 
-    def __init__(self, state: GroupsState, config: LiveConfig) -> None:
+    def __init__(self, state: GroupsState, is_set: Callable[[], bool]) -> None:
+        """Take the applied groups, and a function that returns the setting."""
         self._state = state
-        self._config = config
+        self._is_set = is_set
 
     def __call__(self) -> bool:
         """Return whether it stands by now."""
-        return self._config.settings.standby and self._state.is_new
+        return self._is_set() and self._state.is_new
