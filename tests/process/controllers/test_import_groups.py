@@ -41,10 +41,10 @@ _log = logging.getLogger(__name__)
 class MovedGroup:
     """Java controllers with two brokers, and our controllers, which stand by."""
 
-    def __init__(self, release: Path, directory: Path) -> None:
+    def __init__(self, release: Path, directory: Path, kind: JavaConsensus = JavaConsensus.DLEDGER) -> None:
         self.release = release
         self.directory = directory
-        self.java = JavaControllers(release, directory / "java", JavaConsensus.DLEDGER)
+        self.java = JavaControllers(release, directory / "java", kind)
         self.ours = ControllerCluster(directory / "ours", 3, settings={"controllerStandby": "true"})
         self.name_server = NameServer(release, directory / "ns")
         self.both = [*self.java.addresses, *self.ours.remoting_addresses]
