@@ -108,11 +108,16 @@ class MovedGroup:
         await self.load.wait_for_acknowledged(ACKS, SETTLE_S, after_ns=after_ns)
 
     async def stop(self) -> None:
-        """End all."""
-        witnesses = [witness.process for witness in self.witnesses]
-        await asyncio.gather(self.load.process.kill(), *(process.kill() for process in witnesses))
-        await asyncio.gather(*(broker.kill() for broker in self.brokers), self.java.stop())
-        await asyncio.gather(self.ours.stop(), self.name_server.stop())
+        """Kill all."""
+        processes = [
+            self.load.process,
+            self.name_server.process,
+            *(witness.process for witness in self.witnesses),
+            *(broker.process for broker in self.brokers),
+            *self.java.processes,
+            *self.ours.processes,
+        ]
+        await asyncio.gather(*(process.kill() for process in processes))
 
 
 @pytest.fixture
