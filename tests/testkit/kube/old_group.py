@@ -130,7 +130,7 @@ class KubeOldGroup:
 
         async def runs() -> bool:
             live = await self.cluster.get("statefulset", name)
-            return live.get("status", {}).get("readyReplicas", 0) == live["spec"]["replicas"]
+            return bool(live.get("status", {}).get("readyReplicas", 0) == live["spec"]["replicas"])
 
         await until(f"{name} runs", runs, _READY_TIMEOUT_S, poll_s=1.0)
 
