@@ -107,7 +107,6 @@ class Controller:
         client_ssl = None if tls is None else context_of(tls.remoting_client)
         self._forwarder = Forwarder(settings.self_id, self._address_of, client_ssl)
         self.heartbeats = HeartbeatReceiver(machine.state, clock)
-        self._standby = Standby(machine.state, lambda: config.settings.standby)
         self._maker = CommandMaker(
             clock,
             self.heartbeats.alive_of,
@@ -164,6 +163,9 @@ class Controller:
             for group in {notice.key for notice in outcome.notices}:
                 self._ha_addresses.look_after(group)
 
+    def _make_standby(self) -> Standby:
+        return Standby(self._machine.state, lambda: self._config.settings.standby)
+
     def _make_first_elections(self) -> FirstElections:
         return FirstElections(
             self._machine.state,
@@ -208,7 +210,7 @@ class Controller:
             shown_metrics=self._metrics,
             members=self._members,
             membership=self._membership,
-            standby=self._standby,
+            standby=self._make_standby(),
         )
 
     def _make_followers(self) -> FollowerAnswers:
@@ -235,7 +237,7 @@ class Controller:
             first_elections=self._first_elections,
             direct_address=self._direct_address,
             peers=self._members.peers,
-            standby=self._standby,
+            standby=self._make_standby(),
             further=node_requests.table(),
         )
 
