@@ -217,6 +217,12 @@ HTTP_HEADER_S_MAX: Final = _limit(
     "connections",
 )
 HTTP_BODY_BYTES_MAX: Final = _limit("HTTP_BODY_BYTES_MAX", "bytes", 16 * _KIB, "a list of 100 members")
+IMPORT_BODY_BYTES_MAX: Final = _limit(
+    "IMPORT_BODY_BYTES_MAX",
+    "bytes",
+    256 * _KIB,
+    "of the groups that an administrator imports: 800 of 3 members",
+)
 HTTP_BODY_S_MAX: Final = _limit("HTTP_BODY_S_MAX", "seconds", 10, "for the body of a request")
 HTTP_UNSENT_BYTES_MAX: Final = _limit(
     "HTTP_UNSENT_BYTES_MAX",

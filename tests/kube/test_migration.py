@@ -1,4 +1,6 @@
-"""A master and a slave in plain StatefulSets become a BrokerGroup, by the reference's commands.
+"""Brokers in plain StatefulSets become a BrokerGroup, by the reference's commands.
+
+A master and a slave, and three members of DLedger.
 
 A thousand messages of a Java producer are written to the old brokers and read from the
 new ones, on the same volumes.
@@ -8,12 +10,22 @@ import json
 import re
 import shlex
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
+import yaml
 
 from testkit.kube.group import KubeGroup
 from testkit.kube.kubectl import Cluster, KubeError, until
-from testkit.kube.old_group import GROUP, MASTER, NAME_SERVERS, SLAVE, KubeOldGroup
+from testkit.kube.old_group import (
+    DLEDGER,
+    DLEDGER_MEMBERS,
+    GROUP,
+    MASTER,
+    NAME_SERVERS,
+    SLAVE,
+    KubeOldGroup,
+)
 from testkit.kube.pods.load_pod import LoadPod
 from testkit.kube.release import ROCKETMQ_IMAGE, ROOT, Release, as_shown, described
 from testkit.rocketmq.load import LoadSettings
@@ -47,6 +59,7 @@ def _migrate(*wanted: str) -> list[str]:
         for line in _shown()
         if " rmqha migrate " in line
         and "--path dledger" not in line
+        and "--credentials-secret" not in line
         and marks & set(line.split()) == set(wanted)
     ]
     assert len(found) == 1, (wanted, found)
@@ -59,7 +72,9 @@ def _migrate(*wanted: str) -> list[str]:
 async def shop(release: Release) -> AsyncIterator[Cluster]:
     """A namespace under the restricted profile with a cluster of ours, which the operator looks after."""
     cluster = Cluster(release.cluster.kubeconfig, SHOP)
-    look_everywhere, *others = [line for line in _shown() if " rmqha " not in line]
+    look_everywhere, *others = [
+        line for line in _shown() if " rmqha " not in line and " create secret " not in line
+    ]
     await as_shown(release.cluster, look_everywhere)
     deployment = "deployment/rocketmq-ha-operator"
     await release.cluster.kubectl("rollout", "status", deployment, "--timeout=120s", timeout_s=130.0)
@@ -129,3 +144,40 @@ async def test_a_plain_group_becomes_a_broker_group_with_every_message(shop: Clu
         one["metadata"]["name"] for one in await shop.find("pods", "app.kubernetes.io/component=migration")
     ]
     assert left == []
+
+
+async def test_three_members_of_dledger_become_a_broker_group(shop: Cluster, tmp_path: Path) -> None:
+    old = KubeOldGroup(shop)
+    await old.install_dledger()
+    producer = LoadPod(shop, "producer", ROCKETMQ_IMAGE, NAME_SERVERS, TOPIC)
+    await producer.start(SLOW)
+
+    async def enough() -> bool:
+        return any(one.acknowledged for one in await producer.sends())
+
+    await until("a message is sent", enough, SENT_WITHIN_S, poll_s=2.0)
+    await producer.stop()
+    volumes = [await old.volume(f"data-{DLEDGER}-{number}") for number in range(DLEDGER_MEMBERS)]
+    manifest = yaml.safe_load((ROOT / "examples" / "migrated.yaml").read_text())
+    manifest["spec"]["replicas"] = DLEDGER_MEMBERS
+    path = tmp_path / "migrated.yaml"
+    path.write_text(yaml.safe_dump(manifest))
+
+    (shown,) = [line for line in _shown() if "--path dledger" in line]
+    words = shlex.split(shown.replace(" -n shop ", " ").replace("examples/migrated.yaml", str(path)))[2:]
+    printed = await _plugin(shop, *words)
+    assert "next: forbid writes to dledger-0, dledger-1, dledger-2" in printed
+    words.remove("--dry-run")
+    with pytest.raises(KubeError, match=f"nobody reads {TOPIC}"):
+        await _plugin(shop, *words, "--yes", "--timeout", "60s")
+    printed = await _plugin(shop, *words, "--yes", "--ignore", TOPIC)
+    assert f"{GROUP} is migrated" in printed
+    view = await KubeGroup(shop, GROUP).until_whole()
+    assert view.master == f"{GROUP}-0"
+    assert [await old.volume(f"data-{GROUP}-{number}") for number in range(DLEDGER_MEMBERS)] == volumes
+
+    later = LoadPod(shop, "later", ROCKETMQ_IMAGE, NEW_NAME_SERVERS, TOPIC)
+    await later.start(SLOW)
+    await later.stop()
+    result = await later.read_back()
+    assert (result.lost, result.unexpected) == (frozenset(), frozenset())

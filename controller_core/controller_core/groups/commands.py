@@ -265,7 +265,40 @@ class LiftWriteGuard(Command, frozen=True, kw_only=True, tag="LiftWriteGuard"):
     broker_id: BrokerId
 
 
-AnyCommand = (
+class ImportedMember(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A member of a group that another controller recorded."""
+
+    id: JavaBrokerId
+    address: str
+
+
+class ImportedGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A group as another controller recorded it.
+
+    Attributes:
+        next_broker_id: higher than every id that was ever claimed there.
+        master_id: None without a master.
+        alive: ids of the members that send heartbeats to the leader that proposes.
+    """
+
+    cluster: str
+    broker_name: str
+    next_broker_id: JavaBrokerId
+    members: tuple[ImportedMember, ...]
+    master_id: JavaBrokerId | None
+    master_epoch: JavaInt
+    set_epoch: JavaInt
+    sync_state_set: tuple[JavaBrokerId, ...]
+    alive: tuple[JavaBrokerId, ...] = ()
+
+
+class ImportGroups(Command, frozen=True, kw_only=True, tag="ImportGroups"):
+    """Take over all groups of another controller; cluster and brokerName of the command are empty."""
+
+    groups: tuple[ImportedGroup, ...]
+
+
+GroupCommand = (
     ApplyBrokerId
     | RegisterBroker
     | AlterSyncStateSet
@@ -275,6 +308,8 @@ AnyCommand = (
     | RaiseWriteGuard
     | LiftWriteGuard
 )
+"""The commands that concern one group."""
+AnyCommand = GroupCommand | ImportGroups
 
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 _DECODER: msgspec.msgpack.Decoder[AnyCommand] = msgspec.msgpack.Decoder(AnyCommand)

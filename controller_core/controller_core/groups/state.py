@@ -21,6 +21,8 @@ from controller_core.groups.commands import (
     ApplyBrokerId,
     CleanBrokerData,
     ElectMaster,
+    GroupCommand,
+    ImportGroups,
     LiftWriteGuard,
     RaiseWriteGuard,
     RecordFailoverTimes,
@@ -31,10 +33,11 @@ from controller_core.groups.elections.failovers import record_times
 from controller_core.groups.elections.write_guards import lift_write_guard, raise_write_guard
 from controller_core.groups.errors import AmbiguousGroupError, CommandApplyError, GroupsUsageError
 from controller_core.groups.group import Change, EpochFloor, Group, group_ext
-from controller_core.groups.history import History
+from controller_core.groups.history import Event, History
 from controller_core.groups.keys import GroupKey, MasterEpoch, SetEpoch
 from controller_core.groups.members.broker_ids import apply_broker_id, register_broker
 from controller_core.groups.members.cleaning import clean_broker_data
+from controller_core.groups.members.imported_groups import import_groups
 from controller_core.groups.members.sync_state import alter_sync_state_set
 from controller_core.groups.replies import ExtValue, Outcome, ambiguous
 from controller_core.groups.snapshots import Image, decode_image, encode_image, image_digest
@@ -86,7 +89,12 @@ class GroupsState:
         """
         self.skip(index, term)
         try:
-            key, change = self._change(command, index, term)
+            if isinstance(command, ImportGroups):
+                reply, changes = import_groups(command, is_new=self.is_new)
+                found = [(change.group.key, change) for change in changes if change.group is not None]
+            else:
+                key, change = self._change(command, index, term)
+                reply, found = change.reply, [(key, change)]
         except AmbiguousGroupError as error:
             return Outcome(ambiguous(error, _ambiguous_ext(command)))
         except _UNFIT as error:
@@ -94,13 +102,20 @@ class GroupsState:
             raise CommandApplyError(
                 f"command {type(command).__name__} cannot be applied: {reason}"
             ) from error
-        self._put(key, change)
-        events = tuple(
-            self.history.add_event(key, fact, index, term, number) for number, fact in enumerate(change.facts)
-        )
-        for record in change.failovers:
-            self.history.add_failover(record)
-        return Outcome(change.reply, change.notices, events)
+        events: list[Event] = []
+        for key, change in found:
+            self._put(key, change)
+            numbered = enumerate(change.facts, len(events))
+            events += [self.history.add_event(key, fact, index, term, number) for number, fact in numbered]
+            for record in change.failovers:
+                self.history.add_failover(record)
+        notices = tuple(notice for _, change in found for notice in change.notices)
+        return Outcome(reply, notices, tuple(events))
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no group was ever recorded here."""
+        return not self._groups and self.history.last_sequence == 0
 
     def skip(self, index: int, term: int) -> None:
         """Pass over one entry of the log: it counts as applied and changes nothing else.
@@ -114,7 +129,7 @@ class GroupsState:
         self.applied_index = index
         self.applied_term = term
 
-    def _change(self, command: AnyCommand, index: int, term: int) -> tuple[GroupKey, Change]:
+    def _change(self, command: GroupCommand, index: int, term: int) -> tuple[GroupKey, Change]:
         key = GroupKey(command.cluster, command.broker_name)
         group = self.find(command.broker_name, command.cluster, _fits(command))
         key = key if group is None else group.key
@@ -241,7 +256,7 @@ class GroupsState:
         )
 
 
-def _fits(command: AnyCommand) -> Callable[[Group], bool] | None:
+def _fits(command: GroupCommand) -> Callable[[Group], bool] | None:
     """Return the test that chooses among groups of one name in several clusters; None without a hint."""
     match command:
         case AlterSyncStateSet(master_id=master_id, master_epoch=epoch, set_epoch=set_epoch):
@@ -267,5 +282,5 @@ def _ambiguous_ext(command: AnyCommand) -> dict[str, ExtValue] | None:
             return {"newSyncStateSetEpoch": 0}
         case ElectMaster():
             return {}
-        case CleanBrokerData() | RecordFailoverTimes() | RaiseWriteGuard() | LiftWriteGuard():
+        case _:
             return None

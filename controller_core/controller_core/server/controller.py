@@ -25,6 +25,7 @@ from controller_core.groups.keys import GroupKey, ReplicaKey
 from controller_core.groups.replies import Outcome
 from controller_core.server.clock import Clock
 from controller_core.server.common.metrics import Metrics
+from controller_core.server.common.standby import Standby
 from controller_core.server.elections.first_elections import FirstElections
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.elections.leader_elections import LeaderElections
@@ -158,8 +159,12 @@ class Controller:
                 # Not within the command: its notices and answer come first.
                 key = GroupKey(event.cluster, event.group)
                 asyncio.get_running_loop().call_soon(self.heartbeats.registered, key)
-        if self._node.is_leader and outcome.notices:
-            self._ha_addresses.look_after(outcome.notices[0].key)
+        if self._node.is_leader:
+            for group in {notice.key for notice in outcome.notices}:
+                self._ha_addresses.look_after(group)
+
+    def _make_standby(self) -> Standby:
+        return Standby(self._machine.state, lambda: self._config.settings.standby)
 
     def _make_first_elections(self) -> FirstElections:
         return FirstElections(
@@ -205,6 +210,7 @@ class Controller:
             shown_metrics=self._metrics,
             members=self._members,
             membership=self._membership,
+            standby=self._make_standby(),
         )
 
     def _make_followers(self) -> FollowerAnswers:
@@ -231,6 +237,7 @@ class Controller:
             first_elections=self._first_elections,
             direct_address=self._direct_address,
             peers=self._members.peers,
+            standby=self._make_standby(),
             further=node_requests.table(),
         )
 

@@ -92,6 +92,12 @@ def add_command(commands: Any, common: argparse.ArgumentParser) -> None:  # noqa
         action="store_true",
         help="do not look at the slaves: they copy from the master anyway",
     )
+    migrate_.add_argument(
+        "--credentials-secret",
+        metavar="SECRET",
+        default="",
+        help="Secret of type kubernetes.io/basic-auth with a super user of the old brokers",
+    )
     migrate_.add_argument("--yes", action="store_true", help="do not ask before each step")
     migrate_.add_argument("--dry-run", action="store_true", help="only say what comes next")
     migrate_.add_argument("--step", action="store_true", help="end after one step")
@@ -175,6 +181,7 @@ async def read_request(
         port=options.port,
         ignored=tuple(options.ignore),
         empty_slaves=options.empty_slaves,
+        credentials=options.credentials_secret,
     )
 
 

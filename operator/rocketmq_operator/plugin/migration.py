@@ -275,7 +275,7 @@ class MigrationRun:
 
     async def _new_master(self, observed: ObservedMigration) -> BrokerReport | None:
         host = names.pod_host(self._request.group, 0, self._request.namespace)
-        body = migration_pods.survey_pod(observed, [f"{host}:{names.BROKER_PORT}"])
+        body = migration_pods.new_master_pod(observed, f"{host}:{names.BROKER_PORT}")
         (answer,) = _parse_message(body, await self._run_pod(body, (0,)))["brokers"]
         return None if "problem" in answer else BrokerReport.of(answer)
 

@@ -158,7 +158,7 @@ async def test_a_slave_that_is_kept_and_goes_first_takes_its_masters_messages_aw
 
 
 async def test_dledger_is_left_when_all_is_read_and_leaves_topics_and_groups(old: OldGroup) -> None:
-    broker = await old.start_old("master", dledger())
+    broker = await old.start_old("master", *dledger())
     sends = await old.send(60)
     async with asking(broker) as asker:
         await create(asker)

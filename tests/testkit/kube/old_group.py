@@ -1,4 +1,6 @@
-"""A master and a slave as plain StatefulSets, without controllers: the start of a migration.
+"""Brokers as plain StatefulSets, without controllers: the start of a migration.
+
+A master and a slave, or three members of DLedger.
 
 The shape of their pods is that of `plain`. Their store lies where ours do not, so that it has to be moved;
 their pods satisfy the restricted profile, because whatever a migration starts beside them has to.
@@ -12,6 +14,8 @@ from testkit.kube.plain import java_set, start_script
 GROUP: Final = "payments"
 MASTER: Final = "old-master"
 SLAVE: Final = "old-slave"
+DLEDGER: Final = "dledger"
+DLEDGER_MEMBERS: Final = 3
 NAME_SERVER_PORT: Final = 9876
 BROKER_PORT: Final = 10911
 NAME_SERVERS: Final = f"names-0.names:{NAME_SERVER_PORT}"
@@ -20,11 +24,11 @@ LOG_FILE_BYTES: Final = 64 << 20
 _READY_TIMEOUT_S: Final = 240.0
 _CPU: Final = "100m"
 _APART: Final = {"group": "old"}
+_DLEDGER_PORT: Final = 40911
 
 
-def manifests() -> list[Json]:
-    """Return a name server, a master and a slave."""
-    broker = {
+def _broker_settings() -> dict[str, str]:
+    return {
         "brokerClusterName": "DefaultCluster",
         "brokerName": GROUP,
         "namesrvAddr": NAME_SERVERS,
@@ -35,13 +39,42 @@ def manifests() -> list[Json]:
         "mappedFileSizeCommitLog": str(LOG_FILE_BYTES),
         "autoCreateTopicEnable": "true",
     }
+
+
+def _name_server() -> list[Json]:
+    return java_set("names", 1, start_script("mqnamesrv", {"listenPort": "9876"}), 256, _CPU)
+
+
+def manifests() -> list[Json]:
+    """Return a name server, a master and a slave."""
+    broker = _broker_settings()
     master = {**broker, "brokerId": "0", "brokerRole": "ASYNC_MASTER"}
     slave = {**broker, "brokerId": "1", "brokerRole": "SLAVE"}
     found = [
-        *java_set("names", 1, start_script("mqnamesrv", {"listenPort": "9876"}), 256, _CPU),
+        *_name_server(),
         *java_set(MASTER, 1, start_script("mqbroker", master), 512, _CPU),
         *java_set(SLAVE, 1, start_script("mqbroker", slave), 512, _CPU),
     ]
+    return _completed(found)
+
+
+def dledger_manifests() -> list[Json]:
+    """Return a name server, and one StatefulSet with the members of a DLedger group."""
+    peers = ";".join(
+        f"n{number}-{DLEDGER}-{number}.{DLEDGER}:{_DLEDGER_PORT}" for number in range(DLEDGER_MEMBERS)
+    )
+    member = {
+        **_broker_settings(),
+        "enableDLegerCommitLog": "true",
+        "dLegerGroup": GROUP,
+        "dLegerPeers": peers,
+        "dLegerSelfId": "n${POD_NAME##*-}",
+    }
+    members = java_set(DLEDGER, DLEDGER_MEMBERS, start_script("mqbroker", member), 512, _CPU)
+    return _completed([*_name_server(), *members])
+
+
+def _completed(found: list[Json]) -> list[Json]:
     for one in found:
         if one["kind"] == "StatefulSet":
             is_broker = one["metadata"]["name"] != "names"
@@ -85,19 +118,25 @@ class KubeOldGroup:
             await self.cluster.apply(*part)
             await self.until_runs(part[1]["metadata"]["name"])
 
+    async def install_dledger(self) -> None:
+        """Apply the members of DLedger, and wait until all run."""
+        found = dledger_manifests()
+        for part in (found[:2], found[2:]):
+            await self.cluster.apply(*part)
+            await self.until_runs(part[1]["metadata"]["name"])
+
     async def until_runs(self, name: str) -> None:
-        """Wait until a broker's pod runs and its port is open."""
+        """Wait until all pods of a StatefulSet run and their ports are open."""
 
         async def runs() -> bool:
-            (pod,) = await self.cluster.find("pods", f"app={name}")
-            statuses = pod.get("status", {}).get("containerStatuses", [])
-            return bool(statuses) and all(one["ready"] for one in statuses)
+            live = await self.cluster.get("statefulset", name)
+            return bool(live.get("status", {}).get("readyReplicas", 0) == live["spec"]["replicas"])
 
         await until(f"{name} runs", runs, _READY_TIMEOUT_S, poll_s=1.0)
 
     async def replicas(self) -> dict[str, int]:
         """Return the replicas of each of their StatefulSets."""
-        ours = ("names", MASTER, SLAVE)
+        ours = ("names", MASTER, SLAVE, DLEDGER)
         found = await self.cluster.find("statefulsets")
         asked = {one["metadata"]["name"]: one["spec"]["replicas"] for one in found}
         return {name: asked[name] for name in ours if name in asked}

@@ -18,7 +18,7 @@ from controller_core.remoting.client_headers import GetRouteInfoRequestHeader
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.routes import TopicRouteData
 from ha_sidecar.address import host_port
-from testkit.processes.ports import LOOPBACK, free_port
+from testkit.processes.ports import LOOPBACK, free_ports
 from testkit.products.controllers import ControllerCluster, command_path
 from testkit.products.store_commands import printed_by
 from testkit.rocketmq.load import LoadClient, LoadSettings, Send
@@ -36,14 +36,18 @@ MASTER: Final = {"brokerId": "0", "brokerRole": "ASYNC_MASTER"}
 SLAVE: Final = {"brokerId": "1", "brokerRole": "SLAVE"}
 
 
-def dledger() -> dict[str, str]:
-    """Return the settings of a DLedger of one."""
-    return {
-        "enableDLegerCommitLog": "true",
-        "dLegerGroup": GROUP,
-        "dLegerPeers": f"n0-{LOOPBACK}:{free_port()}",
-        "dLegerSelfId": "n0",
-    }
+def dledger(members: int = 1) -> list[dict[str, str]]:
+    """Return the settings of each member of a DLedger group."""
+    peers = ";".join(f"n{number}-{LOOPBACK}:{port}" for number, port in enumerate(free_ports(members)))
+    return [
+        {
+            "enableDLegerCommitLog": "true",
+            "dLegerGroup": GROUP,
+            "dLegerPeers": peers,
+            "dLegerSelfId": f"n{number}",
+        }
+        for number in range(members)
+    ]
 
 
 class OldGroup:

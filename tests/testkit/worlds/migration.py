@@ -18,9 +18,10 @@ from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.clients.api import KubeConflictError
 from rocketmq_operator.plan.migration.observed import MigrationRequest, OldBrokerKind
 from testkit.memory.kubernetes import MemoryKube
+from testkit.worlds.old_sets import NAMESPACE, stateful_set
 
 Json = dict[str, Any]
-NAMESPACE, GROUP, CLUSTER = "shop", "orders", "main"
+GROUP, CLUSTER = "orders", "main"
 MESSAGES = 1_000
 RECORD_BYTES = 100
 TASKS = {"app.kubernetes.io/component": "migration"}
@@ -56,7 +57,9 @@ class MigrationKube(MemoryKube):
         claims_with_empty_volumes: for which a new volume was made.
         dledger: whether the old brokers are DLedger's.
         silent: old brokers that do not answer.
+        leader: the old broker that leads, in a DLedger group.
         changed: settings of old brokers that are not as usual, by pod.
+        credentials: the Secret that each pod of the migration has for its requests, by its last words.
     """
 
     def __init__(self) -> None:
@@ -67,8 +70,10 @@ class MigrationKube(MemoryKube):
         self.claims_with_empty_volumes: list[str] = []
         self.dledger = False
         self.silent: set[str] = set()
+        self.leader = "old-master-0"
         self.changed: dict[str, Json] = {}
         self.tasks: list[str] = []
+        self.credentials: dict[str, str] = {}
 
     async def create(self, body: Json) -> Json:
         """Create an object; what a pod does is done when it is there."""
@@ -208,6 +213,8 @@ class MigrationKube(MemoryKube):
                 "",
             )
             self.tasks.append(" ".join(words[1:]))
+            secrets = [one["secret"]["secretName"] for one in pod["spec"]["volumes"] if "secret" in one]
+            self.credentials[self.tasks[-1]] = ",".join(secrets)
             code, told = self._done(words, claim)
             ended = {"exitCode": code, "message": told if isinstance(told, str) else json.dumps(told)}
             pod["status"] = {
@@ -263,7 +270,7 @@ class MigrationKube(MemoryKube):
         return {
             "address": address,
             "name": GROUP,
-            "broker_id": 0 if pod.startswith("old-master") or self.dledger else 1,
+            "broker_id": self._broker_id(pod),
             "permission": self.permissions.get(pod, 6),
             "controller_mode": False,
             "dledger": self.dledger,
@@ -276,28 +283,10 @@ class MigrationKube(MemoryKube):
             **self.changed.get(pod, {}),
         }
 
-
-def stateful_set(name: str, replicas: int, owner: str = "") -> Json:
-    """Return a StatefulSet whose pods have their store below /data."""
-    metadata: Json = {"name": name, "namespace": NAMESPACE, "uid": f"uid-of-{name}", "generation": 1}
-    if owner:
-        metadata["ownerReferences"] = [
-            {"uid": owner, "kind": "BrokerGroup", "name": GROUP, "controller": True}
-        ]
-    container = {"name": "broker", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": metadata,
-        "spec": {
-            "replicas": replicas,
-            "updateStrategy": {"type": "OnDelete"},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}},
-            "volumeClaimTemplates": [
-                {"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": "2Gi"}}}}
-            ],
-        },
-    }
+    def _broker_id(self, pod: str) -> int:
+        if self.dledger:
+            return 0 if pod == self.leader else 2 + int(pod.rpartition("-")[2])
+        return 0 if pod.startswith("old-master") else 1
 
 
 def _merge(live: Json, patch: Json) -> None:
@@ -319,6 +308,7 @@ class MigrationWorld:
         self.old_kind = course
         self.pods = ("old-master-0", *(f"old-slave-{number}" for number in range(slaves)))
         self.empty_slaves = False
+        self.credentials = ""
         self.spec: Json = {
             "cluster": CLUSTER,
             "replicas": 1 + slaves,
@@ -368,6 +358,7 @@ class MigrationWorld:
             pods=self.pods,
             name_servers=("names:9876",),
             empty_slaves=self.empty_slaves,
+            credentials=self.credentials,
         )
 
     def picture(self) -> Json:

@@ -12,6 +12,9 @@ from controller_core.groups.commands import (
     Cause,
     CleanBrokerData,
     ElectMaster,
+    ImportedGroup,
+    ImportedMember,
+    ImportGroups,
     LiftWriteGuard,
     LiveBroker,
     RaiseWriteGuard,
@@ -143,6 +146,12 @@ EVERY_COMMAND: tuple[AnyCommand, ...] = (
         cluster="c", broker_name="b", stamp=stamp(1), master_id=1, master_epoch=2, min_in_sync_replicas=2
     ),
     LiftWriteGuard(cluster="c", broker_name="b", stamp=stamp(1), broker_id=1),
+    ImportGroups(
+        cluster="",
+        broker_name="",
+        stamp=stamp(1),
+        groups=(ImportedGroup("c", "b", 2, (ImportedMember(1, "a:1"),), 1, 2, 3, (1,), (1,)),),
+    ),
 )
 
 

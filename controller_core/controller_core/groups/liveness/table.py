@@ -328,6 +328,10 @@ class LivenessTable:
         wanted = members if ids is None else (broker_id for broker_id in ids if broker_id in members)
         return tuple(members[broker_id].as_live_broker() for broker_id in sorted(wanted))
 
+    def groups(self) -> tuple[GroupKey, ...]:
+        """Return the groups that have a living member, sorted."""
+        return tuple(sorted(key for key, members in self._groups.items() if members))
+
     def alive_ids(self, key: GroupKey, ids: Iterable[BrokerId]) -> tuple[BrokerId, ...]:
         """Return those of these ids that are living members of a group, ascending."""
         members = self._groups.get(key, {})

@@ -18,7 +18,7 @@ from controller_core.command_line.completion import add_completion
 from controller_core.command_line.output import RowPrinter, add_output, show
 from controller_core.command_line.program import MisuseError, Parser, program, run
 from controller_core.command_line.values import DURATION, HOSTS, NAMES, SEMICOLONS, duration, hosts, names
-from controller_core.server.cli import client, log_entries, members
+from controller_core.server.cli import client, import_groups, log_entries, members
 from controller_core.server.cli.load_generator import WORKLOADS, BenchError, BenchPlan, run_bench
 from controller_core.server.cli.route_front import MISUSES, add_route_front
 from controller_core.server.settings.config import InvalidSettingError, key_infos
@@ -113,6 +113,14 @@ def _add_client_commands(commands: Any) -> None:  # noqa: ANN401 - argparse name
     transfer = add("transfer", client.transfer, "transfer Raft leadership to a node", changes=True)
     transfer.add_argument("to", metavar="NAME", help="the node, as n1")
     add("snapshot", client.snapshot, "have one node write a snapshot now", changes=True)
+    _add_import(
+        add(
+            "import",
+            import_groups.import_groups,
+            "take groups over from RocketMQ's controllers",
+            changes=True,
+        )
+    )
     membership = add(
         "members", members.members, "list, add, promote, remove or replace controllers", changes=True
     )
@@ -134,6 +142,42 @@ def _add_client_commands(commands: Any) -> None:  # noqa: ANN401 - argparse name
         default=60.0,
         metavar=DURATION,
         help="with replace: longest wait for added members to catch up (default: 60s)",
+    )
+
+
+def _add_import(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--from",
+        dest="java",
+        action="extend",
+        type=hosts,
+        required=True,
+        metavar=HOSTS,
+        help=f"all of RocketMQ's controllers; {SEMICOLONS}",
+    )
+    command.add_argument(
+        "--name-servers",
+        action="extend",
+        type=hosts,
+        required=True,
+        metavar=HOSTS,
+        help=f"name servers that list the groups; {SEMICOLONS}",
+    )
+    command.add_argument(
+        "--silent-groups",
+        action="extend",
+        type=names,
+        default=[],
+        metavar="CLUSTER/GROUP[,...]",
+        help="groups that no name server lists, because none of their brokers runs",
+    )
+    command.add_argument("--dry-run", action="store_true", help="only say whether it is possible")
+    command.add_argument(
+        "--timeout",
+        type=duration,
+        default=600.0,
+        metavar=DURATION,
+        help="longest wait for RocketMQ's controllers to be stopped (default: 10m)",
     )
 
 

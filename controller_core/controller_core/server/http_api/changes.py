@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from aiohttp import web
 
-from controller_core import bounded_json
+from controller_core import bounded_json, limits
 from controller_core.bounded_json import JsonError
 from controller_core.remoting.errors import shown
 from controller_core.remoting.text_bounds import ADDRESS_BYTES_MAX, NAME_BYTES_MAX, text_problem
@@ -75,6 +75,14 @@ class ChangesView(Protocol):
         """
         ...
 
+    async def import_groups(self, told: list[Any], *, only_check: bool) -> json_views.Json:
+        """Take groups over from other controllers, or only say whether that is possible.
+
+        Raises:
+            HttpError: it is not, or the result is unknown.
+        """
+        ...
+
     async def transfer(self, to: str) -> json_views.Json:
         """Hand Raft's leadership to another node.
 
@@ -114,6 +122,7 @@ class ChangeRoutes:
         """Return the paths with their handlers."""
         return [
             web.post("/v1/groups/{cluster}/{name}/elect", self._elect),
+            web.post("/v1/import", self._import),
             web.post("/v1/leader/transfer", self._transfer),
             web.post("/v1/snapshot", self._snapshot),
             web.post("/v1/members", self._members),
@@ -131,6 +140,17 @@ class ChangeRoutes:
         cluster = _bounded("cluster", request.match_info["cluster"], NAME_BYTES_MAX)
         name = _bounded("group", request.match_info["name"], NAME_BYTES_MAX)
         return json_response(await self._controller.designate(cluster, name, broker_id))
+
+    async def _import(self, request: web.Request) -> web.StreamResponse:
+        self._authorize(request)
+        if redirect := await self._redirect(request):
+            return redirect
+        body = await _body(request.clone(client_max_size=limits.IMPORT_BODY_BYTES_MAX))
+        only_check = body.get("check", False)
+        if not isinstance(only_check, bool):
+            raise HttpError(400, "must be true or false", field="check", value=shown(only_check))
+        groups = _body_field(body, "groups", list)
+        return json_response(await self._controller.import_groups(groups, only_check=only_check))
 
     async def _transfer(self, request: web.Request) -> web.StreamResponse:
         self._authorize(request)

@@ -8,7 +8,7 @@ parts of a node, and none of them knows it.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from controller_core.groups.history import EventsPage
 from controller_core.groups.keys import GroupKey
@@ -21,6 +21,7 @@ from controller_core.server.common.http_errors import HttpError
 from controller_core.server.common.metrics import GroupNumbers, Metrics, NodeNumbers, PortNumbers
 from controller_core.server.elections.heartbeats import HeartbeatReceiver
 from controller_core.server.http_api import log_pages
+from controller_core.server.http_api.group_import import GroupImport
 from controller_core.server.http_api.members_view import MembersView
 from controller_core.server.membership.changes import MembershipChanges
 from controller_core.server.membership.members import ControllerMembers
@@ -73,6 +74,7 @@ class NodeView:
         shown_metrics: Metrics,
         members: ControllerMembers,
         membership: MembershipChanges | None = None,
+        standby: Callable[[], bool] = bool,
     ) -> None:
         self.hindrance: Callable[[], str | None] = lambda: None
         """Says what keeps this node out of its cluster, if anything does."""
@@ -92,6 +94,8 @@ class NodeView:
         self._members = members
         self._membership = membership
         self._members_view = MembersView(node, config.settings, members, membership)
+        self._standby = standby
+        self._group_import = GroupImport(heartbeats, submitter, clock, standby)
         self._metrics = shown_metrics
         shown_metrics.observe(self._node_numbers, self._group_numbers)
 
@@ -203,6 +207,7 @@ class NodeView:
             "snapshot_index": status.snapshot_index,
             "skipped_entries": self._machine.skipped,
             "groups": len(self._machine.state),
+            "standby": self._standby(),
             "clock_id": self._clock.clock_id,
             "voters": [f"n{voter - 1}" for voter in status.conf_state.voters],
             "learners": [f"n{learner - 1}" for learner in status.conf_state.learners],
@@ -328,6 +333,10 @@ class NodeView:
         ):
             raise HttpError(409, reply.remark or reply.code.name, field="brokerId", value=broker_id)
         return {"changed": reply.code == ResponseCode.SUCCESS, **group}
+
+    async def import_groups(self, told: list[Any], *, only_check: bool) -> json_views.Json:
+        """Take groups over from other controllers, or only say whether that is possible."""
+        return await self._group_import.run(told, only_check=only_check)
 
     async def transfer(self, to: str) -> json_views.Json:
         """Hand Raft's leadership to another node.

@@ -14,6 +14,7 @@ Health, metrics, state, the stream of events, and what an administrator may chan
 | GET /v1/events?after=newest | those from now on; `Rmqha-Newest-Event` is the last number | every node |
 | GET /v1/log?first=N&limit=M, /v1/log/{index} | entries of the Raft log | every node, its own |
 | POST /v1/groups/{cluster}/{name}/elect | `{"brokerId": 2}`: designate a master | the leader |
+| POST /v1/import | `{"groups": [...], "check": false}`: take groups over (`group_import`) | the leader |
 | POST /v1/leader/transfer | `{"to": "n1"}`: hand Raft's leadership over | the leader |
 | POST /v1/snapshot | write a snapshot now | every node |
 | GET /v1/members | the controllers: role, store, address, progress | every node; progress from the leader |

@@ -17,6 +17,7 @@ from typing import Final
 from controller_core.channel.connection import Connection
 from controller_core.channel.endpoints import connect
 from controller_core.channel.errors import ConnectError
+from controller_core.groups.liveness.holders import NO_CHANNEL_ID
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.nodes.token import TOKEN_FIELD
 
@@ -110,3 +111,8 @@ def cluster_meant(request: RemotingCommand, told: Callable[[], str]) -> str:
     if named := ext.get("clusterName", ""):
         return named
     return ext.get(CLUSTER_FIELD, "") if is_forwarded(request) else told()
+
+
+def own_channel(channel_id: int, request: RemotingCommand) -> int:
+    """Return the connection that lives and dies with the sender; none if another node sent the request on."""
+    return NO_CHANNEL_ID if is_forwarded(request) else channel_id

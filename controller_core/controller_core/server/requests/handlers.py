@@ -28,7 +28,6 @@ from controller_core.groups.commands import AnyCommand
 from controller_core.groups.group import Group
 from controller_core.groups.keys import BrokerId, GroupKey, ReplicaKey
 from controller_core.groups.liveness import scan
-from controller_core.groups.liveness.holders import NO_CHANNEL_ID
 from controller_core.groups.replies import GroupReply
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import SyncStateSet, decode_names
@@ -52,7 +51,7 @@ from controller_core.server.requests.deadlines import Deadline
 from controller_core.server.requests.direct.direct_writes import DIRECT, DirectWrite
 from controller_core.server.requests.direct.follower_answers import FollowerAnswers
 from controller_core.server.requests.direct.waiting_request import WaitingRequest
-from controller_core.server.requests.forwarding import cluster_meant, is_forwarded
+from controller_core.server.requests.forwarding import cluster_meant, own_channel
 from controller_core.server.requests.interfaces import NodeReads, Submitter
 from controller_core.server.requests.leader_rule import LeaderRule
 from controller_core.server.requests.node_answers import NodeAnswers
@@ -86,6 +85,7 @@ class Handlers:
         followers: FollowerAnswers,
         direct_address: Callable[[str], str] = str,
         peers: Callable[[], tuple[Peer, ...]] | None = None,
+        standby: Callable[[], bool] = bool,
         further: Mapping[int, Callable[[int, RemotingCommand], Answer]] = MappingProxyType({}),
     ) -> None:
         """Take the node's parts.
@@ -93,6 +93,7 @@ class Handlers:
         `direct` proposes the commands of requests that wait for nothing else. `followers` answers reads while
         another node leads. `direct_address` returns the address at which to reach the member that announced
         an address. `peers` returns the present controllers; the default returns those of the settings.
+        `standby` says whether the node stands by.
         `further` has requests that every node serves.
         """
         self._node = node
@@ -109,7 +110,8 @@ class Handlers:
         self._unknown = UnknownMembers(machine.state, heartbeats.table, heartbeats.unregistered)
         self._prepared = PreparedAnswers()
         self._lease_seen_ms = -1
-        own = NodeAnswers(node, config, heartbeats.lease_ms, peers)
+        self._standby = standby
+        own = NodeAnswers(node, config, heartbeats.lease_ms, peers, standby)
         self._local: dict[int, Callable[[int, RemotingCommand], Answer]] = {
             RequestCode.BROKER_HEARTBEAT: self._heartbeat,
             RequestCode.CONTROLLER_GET_METADATA_INFO: own.metadata,
@@ -144,6 +146,8 @@ class Handlers:
         local = self._local.get(request.code)
         if local is not None:
             return local(channel_id, request)
+        if self._standby():
+            return answers.not_leader(request)
         read = self._reads.get(request.code)
         if read is not None and not self._must_wait(channel_id, request) and self._may_read():
             reply = read(channel_id, request)
@@ -272,7 +276,7 @@ class Handlers:
     ) -> GroupReply | PreparedAnswer | None:
         header = headers.RegisterBrokerToControllerRequestHeader.from_ext(request.ext)
         now_ms = self._clock.now_ms()
-        if (refusal := self._unknown.refusal(header, _own_channel(channel_id, request), now_ms)) is not None:
+        if (refusal := self._unknown.refusal(header, own_channel(channel_id, request), now_ms)) is not None:
             return refusal
         group = self._unchanged(header)
         if isinstance(group, GroupReply) and self._unknown.may_take_up(header, now_ms):
@@ -312,7 +316,7 @@ class Handlers:
         Not earlier: its revival may start an election, whose notices name the registered address.
         """
         key = ReplicaKey(header.cluster_name, header.broker_name, BrokerId(header.broker_id))
-        return self._heartbeats.proof_of_life(_own_channel(channel_id, request), key, header.broker_address)
+        return self._heartbeats.proof_of_life(own_channel(channel_id, request), key, header.broker_address)
 
     # Writes of the leader: to the command, or to a refusal that needs no entry.
 
@@ -344,7 +348,7 @@ class Handlers:
         cluster = self._cluster(channel_id, request, header.broker_name)
         if not header.designate_elect and header.broker_id != headers.BROKER_ID_NONE:
             key = ReplicaKey(cluster, header.broker_name, BrokerId(header.broker_id))
-            self._heartbeats.proof_of_life(_own_channel(channel_id, request), key)
+            self._heartbeats.proof_of_life(own_channel(channel_id, request), key)
             if (held := self._held(cluster, header.broker_name)) is not None:
                 return held
         return self._maker.elect_master(header, cluster)
@@ -361,7 +365,7 @@ class Handlers:
             return None
         cluster = self._cluster(channel_id, request, header.broker_name)
         key = ReplicaKey(cluster, header.broker_name, BrokerId(header.broker_id))
-        self._heartbeats.proof_of_life(_own_channel(channel_id, request), key)
+        self._heartbeats.proof_of_life(own_channel(channel_id, request), key)
         return await self._first_elections.refusal(key)
 
     def _clean_broker_data(self, channel_id: int, request: RemotingCommand) -> AnyCommand:
@@ -393,8 +397,3 @@ class Handlers:
 
     def _knows(self, broker_name: str, cluster: str) -> bool:
         return self._find(broker_name, cluster) is not None
-
-
-def _own_channel(channel_id: int, request: RemotingCommand) -> int:
-    """Return the connection that lives and dies with the sender; none if another node sent the request on."""
-    return NO_CHANNEL_ID if is_forwarded(request) else channel_id

@@ -21,12 +21,15 @@ class NodeAnswers:
         config: LiveConfig,
         lease_ms: Callable[[Mapping[str, str]], int | None],
         peers: Callable[[], tuple[Peer, ...]] | None = None,
+        standby: Callable[[], bool] = bool,
     ) -> None:
-        """Take the node, its settings, and two functions.
+        """Take the node, its settings, and three functions.
 
         `lease_ms` returns for how much longer the member that a request names may be silent. `peers` returns
-        the present controllers; the default returns those of the settings.
+        the present controllers; the default returns those of the settings. `standby` says whether the node
+        stands by, and must not name a leader.
         """
+        self._standby = standby
         self._node = node
         self._lease_ms = lease_ms
         self._config = config
@@ -35,7 +38,7 @@ class NodeAnswers:
     def metadata(self, _channel_id: int, request: RemotingCommand) -> RemotingCommand:
         """Answer 1005: who leads, and who the controllers are."""
         settings = self._config.settings
-        leader_id = self._node.leader_id
+        leader_id = None if self._standby() else self._node.leader_id
         peers = self._peers()
         leader = next((peer for peer in peers if peer.raft_id == leader_id), None)
         header = headers.GetMetaDataResponseHeader(

@@ -136,6 +136,13 @@ class Settings(TlsKeys):
         "than all brokers need to start. Milliseconds.",
         live=True,
     )
+    standby: bool = bool_key(
+        "controllerStandby",
+        default=False,
+        meaning="Whether these controllers begin beside RocketMQ's own: they hear heartbeats, name no leader "
+        "and decide nothing until controller-core import has taken the groups over. Without effect once they "
+        "have had a group.",
+    )
     node_timeout_ms: int = int_key(
         "nodeTimeoutMs",
         500,

@@ -152,6 +152,7 @@ def _reasons_not_stoppable(observed: ObservedMigration) -> Iterator[str]:
     if first is None:
         return
     if observed.request.old_kind is OldBrokerKind.DLEDGER:
+        yield from _dledger_reasons(observed)
         if observed.unread is None:
             yield "the unread messages are unknown"
         yield from observed.unread or ()
@@ -166,6 +167,23 @@ def _reasons_not_stoppable(observed: ObservedMigration) -> Iterator[str]:
             f"the logs have stood still for {observed.unchanged_s // 10 * 10:.0f} s of {STILL_S:.0f} s: "
             "clients learn within 30 s that they may not write"
         )
+
+
+def _dledger_reasons(observed: ObservedMigration) -> Iterator[str]:
+    """Yield why the members are not ready: any of them may lead, and each keeps its topics and groups."""
+    reports = [(member.pod, member.report) for member in observed.members if member.report is not None]
+    leader = next(((pod, report) for pod, report in reports if report.broker_id == 0), None)
+    if leader is None:
+        yield "none of the members leads"
+        return
+    leading_pod, most = leader
+    for pod, report in reports:
+        for name in ("topics", "groups"):
+            if getattr(report, name) < getattr(most, name):
+                yield (
+                    f"{pod} has {getattr(report, name):,} {_WORDS[name]}, {leading_pod}, which leads, "
+                    f"has {getattr(most, name):,}"
+                )
 
 
 def is_equal(observed: ObservedMigration, member: OldMember) -> bool:

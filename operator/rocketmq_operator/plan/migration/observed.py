@@ -62,6 +62,7 @@ class MigrationRequest:
         port: at which the old brokers listen.
         ignored: topics and groups whose unread messages the user gives up.
         empty_slaves: whether to empty slaves without an inspection.
+        credentials: Secret with a super user of the old brokers; empty if they need no signed requests.
     """
 
     group: str
@@ -75,6 +76,7 @@ class MigrationRequest:
     port: int = names.BROKER_PORT
     ignored: tuple[str, ...] = ()
     empty_slaves: bool = False
+    credentials: str = ""
 
 
 @dataclass(frozen=True, slots=True)

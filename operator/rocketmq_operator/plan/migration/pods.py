@@ -15,7 +15,7 @@ from typing import Final
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
 from rocketmq_operator.api.names import COMPONENT_LABEL
-from rocketmq_operator.plan.common import parts
+from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.objects import MANAGED_BY, Json
 from rocketmq_operator.plan.migration.observed import BrokerRecord, ObservedMigration, OldMember
 
@@ -29,11 +29,19 @@ RESOURCES: Final = Resources(cpu="50m", memory="256Mi", cpu_limit="1")
 
 
 def survey_pod(observed: ObservedMigration, addresses: Sequence[str], *, unread: bool = False) -> Json:
-    """Return the pod that asks brokers at these addresses, host:port each."""
+    """Return the pod that asks old brokers at these addresses, host:port each."""
     words = ["ha-sidecar", "survey", _OUTPUT, f"--brokers={','.join(addresses)}"]
     if unread:
         words += ["--unread", *(f"--ignore={name}" for name in observed.request.ignored)]
-    return _pod(observed, "survey", words)
+    return _pod(observed, "survey", words, credentials=observed.request.credentials)
+
+
+def new_master_pod(observed: ObservedMigration, address: str) -> Json:
+    """Return the pod that asks the new master, with the credentials of its cluster if that has users."""
+    words = ["ha-sidecar", "survey", _OUTPUT, f"--brokers={address}"]
+    cluster = observed.request.spec.cluster
+    credentials = names.credentials_secret(cluster) if _cluster_spec(observed).has_users else ""
+    return _pod(observed, "survey", words, credentials=credentials)
 
 
 def permission_pod(observed: ObservedMigration, wanted: str, addresses: Sequence[str]) -> Json:
@@ -42,7 +50,7 @@ def permission_pod(observed: ObservedMigration, wanted: str, addresses: Sequence
     words = ["ha-sidecar", "permission", wanted, _OUTPUT, f"--group={request.broker_name}"]
     words += [f"--brokers={','.join(addresses)}"]
     words += [f"--name-servers={','.join(request.name_servers)}"]
-    return _pod(observed, f"permission-{wanted}", words)
+    return _pod(observed, f"permission-{wanted}", words, credentials=request.credentials)
 
 
 def verify_pod(observed: ObservedMigration, member: OldMember, record: BrokerRecord) -> Json:
@@ -73,13 +81,34 @@ def _pod(
     *,
     claim: str = "",
     read_only: bool = False,
+    credentials: str = "",
 ) -> Json:
-    cluster = RocketMQClusterSpec.model_validate((observed.cluster or {}).get("spec") or {})
+    if credentials:
+        words = [*words, f"--credentials={names.CREDENTIALS_PATH}"]
     mounts: list[Json] = [{"name": "scratch", "mountPath": "/tmp"}]  # noqa: S108 - an emptyDir of the pod's own
     volumes: list[Json] = [{"name": "scratch", "emptyDir": {}}]
     if claim:
         mounts.append({"name": "volume", "mountPath": VOLUME_PATH, "readOnly": read_only})
         volumes.append({"name": "volume", "persistentVolumeClaim": {"claimName": claim}})
+    spec = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 1,
+        "securityContext": parts.pod_security(parts.ROCKETMQ_USER if claim else parts.OUR_USER),
+        "containers": [
+            parts.container(
+                CONTAINER,
+                _cluster_spec(observed).images.replica,
+                ["/bin/sh", "-c", f"exec {shlex.join(words)} >{ANSWER_PATH}"],
+                {},
+                resources=parts.resources(RESOURCES),
+                volumeMounts=mounts,
+            )
+        ],
+        "volumes": volumes,
+    }
+    if credentials:
+        spec = parts.with_secret(spec, "credentials", credentials, names.CREDENTIALS_PATH)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -88,21 +117,9 @@ def _pod(
             "namespace": observed.request.namespace,
             "labels": {"app.kubernetes.io/managed-by": MANAGED_BY, COMPONENT_LABEL: COMPONENT},
         },
-        "spec": {
-            "restartPolicy": "Never",
-            "automountServiceAccountToken": False,
-            "terminationGracePeriodSeconds": 1,
-            "securityContext": parts.pod_security(parts.ROCKETMQ_USER if claim else parts.OUR_USER),
-            "containers": [
-                parts.container(
-                    CONTAINER,
-                    cluster.images.replica,
-                    ["/bin/sh", "-c", f"exec {shlex.join(words)} >{ANSWER_PATH}"],
-                    {},
-                    resources=parts.resources(RESOURCES),
-                    volumeMounts=mounts,
-                )
-            ],
-            "volumes": volumes,
-        },
+        "spec": spec,
     }
+
+
+def _cluster_spec(observed: ObservedMigration) -> RocketMQClusterSpec:
+    return RocketMQClusterSpec.model_validate((observed.cluster or {}).get("spec") or {})

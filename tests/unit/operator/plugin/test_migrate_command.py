@@ -20,7 +20,8 @@ from rocketmq_operator.plan.migration.observed import (
 )
 from rocketmq_operator.plugin import cli, migrate_command
 from rocketmq_operator.plugin.queries import RequestError
-from testkit.worlds.migration import GROUP, NAMESPACE, MigrationKube, MigrationWorld, stateful_set
+from testkit.worlds.migration import GROUP, MigrationKube, MigrationWorld
+from testkit.worlds.old_sets import NAMESPACE, stateful_set
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[4]
@@ -50,6 +51,8 @@ async def test_sets_stand_for_all_of_their_pods_and_pods_for_themselves(tmp_path
         assert wish.pods == ("old-master-0", "old-slave-0", "old-slave-1")
     assert (wish.broker_name, wish.old_kind) == (GROUP, OldBrokerKind.MASTER_SLAVE)
     assert wish.name_servers == ("names:9876", "others:9876")
+    assert wish.credentials == ""
+    assert (await _wish(world, f"{BOTH} --credentials-secret old-admin", path)).credentials == "old-admin"
     assert wish.manifest["metadata"] == {"name": GROUP, "namespace": NAMESPACE}
     wish = await _wish(
         world, "--path dledger --old-members statefulset/old-slave --broker-name RaftNode00", path

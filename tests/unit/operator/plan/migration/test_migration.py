@@ -11,7 +11,8 @@ from rocketmq_operator.plan.migration.step_types import MigrationPlan
 from rocketmq_operator.plugin.migration import MigrationOptions, MigrationRun
 from rocketmq_operator.plugin.queries import RequestError
 from testkit.memory.kubernetes import CrashError
-from testkit.worlds.migration import GROUP, MESSAGES, NAMESPACE, MigrationWorld, stateful_set
+from testkit.worlds.migration import GROUP, MESSAGES, MigrationWorld
+from testkit.worlds.old_sets import NAMESPACE, stateful_set
 
 Json = dict[str, Any]
 LOG = [f"m{number}" for number in range(MESSAGES)]
