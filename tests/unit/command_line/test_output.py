@@ -115,7 +115,7 @@ def test_show_prints_the_text(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_every_output_option_has_the_same_forms_and_default() -> None:
     found = [option for option in options() if option.name == "--output"]
-    assert len(found) == 28
+    assert len(found) == 30
     assert {(option.action.choices, option.action.default) for option in found} == {(FORMS, "table")}
 
 
