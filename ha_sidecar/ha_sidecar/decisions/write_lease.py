@@ -15,7 +15,7 @@ frozen loses it too.
 | a controller | its part of the lease |
 |---|---|
 | answers with `leaseMs` | until the question plus that |
-| answers with `leaseMs`, has just started and not heard the broker | the same: it tells for how long it listens first |
+| answers with `leaseMs`, and has just started | the same; it tells for how long it only listens |
 | answers without it (Java's, an older one) | until the question plus `fallback_ms` |
 | its port is closed, and its part has not run out | until the attempt plus `CLOSED_MS` |
 | its port is closed, and its part has run out | unchanged |
