@@ -202,6 +202,8 @@ class GroupsState:
 
     def group_of(self, command: AnyCommand) -> Group | None:
         """Return the group that applying a command now would change; None for none or several."""
+        if isinstance(command, ImportGroups):
+            return None
         try:
             return self.find(command.broker_name, command.cluster, _fits(command))
         except AmbiguousGroupError:

@@ -169,7 +169,7 @@ async def test_what_a_guarded_master_could_not_revive_comes_from_the_one_that_it
         if companion_runs:
             answer = await companion.hand_over()
             if answer["pop_revives_owed"]:
-                # On a busy machine it may take longer than a handover waits (`SETTLE_WITHIN_S`); it goes on then.
+                # A busy machine may take longer than a handover waits (`SETTLE_WITHIN_S`).
                 await companion.wait_metric("pop_revives_owed", 0, WAIT_S)
                 answer["pop_revives_owed"] = False
             assert len(await companion.events("PopRevived")) == 1, "put back before the answer says so"
