@@ -186,6 +186,7 @@ def http_change(data: bytes) -> None:
             match_info={"cluster": "c", "name": "g"},
             path_qs=route.path,
         )
+        request.clone = lambda same=request, **_: same
         handler = cast("Callable[[web.Request], Coroutine[Any, Any, web.StreamResponse]]", route.handler)
         with contextlib.suppress(HttpError):
             _LOOP.run_until_complete(handler(cast("web.Request", request)))

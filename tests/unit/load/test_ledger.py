@@ -6,7 +6,8 @@ from pathlib import Path
 from random import Random
 from threading import Thread
 
-from testkit.kill_rounds.rounds import MEMBERS, PAUSE_S_MAX, schedule
+from testkit.kill_rounds.groups import ALL_IN_SYNC
+from testkit.kill_rounds.rounds import PAUSE_S_MAX, schedule
 from testkit.rocketmq.load import LoadClient, Send, compare, first_acknowledged_after, read_ledger, summarise
 
 _REST = '"key":"k","start_ns":1,"end_ns":2,"status":"SEND_OK"'
@@ -91,8 +92,11 @@ def test_a_line_that_ends_while_it_is_read_is_not_torn_into_two(tmp_path: Path) 
 
 
 def test_a_seed_says_who_is_killed_when_and_each_member_is_once_in_three_rounds() -> None:
-    rounds = list(schedule(Random(4), 30))
-    assert rounds == list(schedule(Random(4), 30)) != list(schedule(Random(5), 30))
+    def drawn(seed: int) -> list[tuple[tuple[str, ...], float]]:
+        return list(schedule(Random(seed), ALL_IN_SYNC, 30))
+
+    rounds = drawn(4)
+    assert rounds == drawn(4) != drawn(5)
     for first in range(0, 30, 3):
-        assert {victim for victim, _ in rounds[first : first + 3]} == set(MEMBERS)
+        assert {victim for victim, _ in rounds[first : first + 3]} == set(ALL_IN_SYNC.victims)
     assert all(0 <= pause_s <= PAUSE_S_MAX for _, pause_s in rounds)
