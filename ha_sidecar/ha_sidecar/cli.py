@@ -26,6 +26,7 @@ from typing import Final
 
 from controller_core.channel.asking import AskError
 from controller_core.command_line.completion import add_completion
+from controller_core.command_line.log_level import follow_log_level
 from controller_core.command_line.output import add_output, show
 from controller_core.command_line.program import Parser, program, run
 from controller_core.remoting.errors import RemotingProtocolError
@@ -137,6 +138,7 @@ def _texts(options: argparse.Namespace) -> Mapping[str, str]:
 def _replica(options: argparse.Namespace) -> int:
     config = replica_config.from_texts(_texts(options))
     _log_to_stderr()
+    follow_log_level()
     refuse_above = config.disk_refuse_percent / 100
     store = ReplicaStore(config.store, config.mapped_file_bytes, refuse_above=refuse_above)
     log = store.log
@@ -156,6 +158,7 @@ def _replica(options: argparse.Namespace) -> int:
 def _companion(options: argparse.Namespace) -> int:
     config = companion_config.from_texts(_texts(options), serves=True)
     _log_to_stderr()
+    follow_log_level()
     # A thread that waits for the broker's end waits for the interpreter too: by default up to 5 ms, which is
     # all that clients give.
     sys.setswitchinterval(SWITCH_S)
@@ -170,6 +173,7 @@ def _companion(options: argparse.Namespace) -> int:
 def _node_agent(options: argparse.Namespace) -> int:
     config = node_agent_config.from_texts(_texts(options))
     _log_to_stderr()
+    follow_log_level()
     try:
         asyncio.run(_watch_node(config))
     except OSError as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from controller_core.command_line.completion import add_completion
+from controller_core.command_line.log_level import follow_log_level
 from controller_core.command_line.program import Parser, program, run
 from controller_core.command_line.values import listen_address, names
 from rocketmq_operator.api.definitions.crds import custom_resource_definitions, file_name, to_yaml
@@ -91,6 +92,7 @@ def _run(options: argparse.Namespace) -> int:
 
     level = getattr(logging, options.log_level.upper())
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    follow_log_level(options.log_level)
     allowed = AllowedInReports.of(options.report_image, options.report_claim, options.report_account)
     host, port = options.http
     where = handlers.Options(options.namespace, options.lease_namespace, host, port, allowed)

@@ -21,7 +21,7 @@ from slo_pipeline.collect.scraping.targets import read_targets
 from slo_pipeline.jobs.daily import add_arguments
 from slo_pipeline.mirror import command as mirror_command
 from testkit.kube.kubectl import KubeError, program
-from testkit.products.helm import Json, of, pods, rendered
+from testkit.products.helm import RELEASE, Json, named, of, pods, rendered
 from testkit.worlds.operator import pod_templates
 
 ROOT = Path(__file__).parents[2]
@@ -161,7 +161,7 @@ def test_a_wrong_value_is_refused_by_its_name(setting: str, words: list[str]) ->
 
 
 def _targets(*settings: str) -> list[Json]:
-    (config,) = of(rendered("measure.enabled=true", *settings), "ConfigMap")
+    config = named(rendered("measure.enabled=true", *settings), "ConfigMap", f"{RELEASE}-measure")
     found: list[Json] = json.loads(config["data"]["targets.json"])["targets"]
     return found
 

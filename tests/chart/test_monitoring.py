@@ -41,7 +41,7 @@ def _ports(pod: Json) -> dict[str, int]:
 def test_nothing_for_prometheus_or_grafana_is_made_unasked() -> None:
     kinds = {one["kind"] for one in rendered("measure.enabled=true")}
     assert kinds.isdisjoint({"PodMonitor", "PrometheusRule"})
-    assert [one["metadata"]["name"] for one in of(rendered(), "ConfigMap")] == []
+    assert [one["metadata"]["name"] for one in of(rendered(), "ConfigMap")] == ["demo-operator-log-level"]
 
 
 @needs_helm

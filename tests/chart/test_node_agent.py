@@ -34,7 +34,8 @@ def test_it_has_two_capabilities_and_no_other_right() -> None:
     spec = _pod()["spec"]
     assert spec["hostNetwork"]
     assert not {"hostPID", "hostIPC"} & spec.keys()
-    assert [next(iter(volume.keys() - {"name"})) for volume in spec["volumes"]] == ["secret"]
+    kinds = [next(iter(volume.keys() - {"name"})) for volume in spec["volumes"]]
+    assert kinds == ["secret", "configMap"], "the token, and the log level"
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert _container()["securityContext"] == {
         "allowPrivilegeEscalation": False,
@@ -72,10 +73,10 @@ def test_it_runs_in_the_namespace_that_it_is_given_and_asks_the_clusters_own() -
 def test_it_reads_the_token_for_its_heartbeats_and_no_other(
     settings: tuple[str, ...], secret: str, key: str
 ) -> None:
-    (volume,) = _pod(*settings)["spec"]["volumes"]
+    volume, _ = _pod(*settings)["spec"]["volumes"]
     items = [{"key": key, "path": key}]
     assert volume["secret"] == {"secretName": secret, "optional": True, "items": items}
-    (mount,) = _container(*settings)["volumeMounts"]
+    mount, _ = _container(*settings)["volumeMounts"]
     assert f"--token-file={mount['mountPath']}/{key}" in _container(*settings)["args"]
 
 

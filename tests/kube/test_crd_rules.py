@@ -15,6 +15,7 @@ from testkit.worlds.cluster_cases import ACCEPTED_CLUSTER_CHANGES, CLUSTER_REFUS
 from testkit.worlds.crd_cases import ACCEPTED_CHANGES, REFUSALS, RefusedChange, base_spec, merged
 from testkit.worlds.member_cases import ACCEPTED_MEMBER_CHANGES, MEMBER_REFUSALS
 from testkit.worlds.pod_cases import ACCEPTED_POD_CHANGES, POD_REFUSALS
+from testkit.worlds.storage_cases import ACCEPTED_STORAGE_CHANGES, STORAGE_REFUSALS
 
 KUBECONFIG = os.environ.get("RMQHA_KUBECONFIG", "")
 Json = dict[str, Any]
@@ -56,7 +57,9 @@ def _object(kind: str, spec: Json) -> Json:
 
 
 @pytest.mark.parametrize(
-    "refusal", [*REFUSALS, *MEMBER_REFUSALS, *POD_REFUSALS, *CLUSTER_REFUSALS], ids=lambda case: case.name
+    "refusal",
+    [*REFUSALS, *MEMBER_REFUSALS, *POD_REFUSALS, *CLUSTER_REFUSALS, *STORAGE_REFUSALS],
+    ids=lambda case: case.name,
 )
 def test_the_api_server_refuses_with_field_and_value(refusal: RefusedChange, namespace: str) -> None:
     valid = merged(base_spec(refusal.kind), refusal.before)
@@ -70,7 +73,13 @@ def test_the_api_server_refuses_with_field_and_value(refusal: RefusedChange, nam
 
 @pytest.mark.parametrize(
     ("name", "kind", "change"),
-    [*ACCEPTED_CHANGES, *ACCEPTED_MEMBER_CHANGES, *ACCEPTED_POD_CHANGES, *ACCEPTED_CLUSTER_CHANGES],
+    [
+        *ACCEPTED_CHANGES,
+        *ACCEPTED_MEMBER_CHANGES,
+        *ACCEPTED_POD_CHANGES,
+        *ACCEPTED_CLUSTER_CHANGES,
+        *ACCEPTED_STORAGE_CHANGES,
+    ],
 )
 def test_the_api_server_takes_a_change_within_the_rules(
     name: str, kind: str, change: Json, namespace: str

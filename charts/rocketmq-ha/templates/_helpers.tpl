@@ -135,3 +135,30 @@ The operator's permissions in the namespaces that it watches: exactly those that
   resources: [events]
   verbs: [list, create]
 {{- end }}
+
+{{/* The ConfigMap that gives the programs of a component their log level while they run.
+     Arguments: root, component, level, and the namespace if it is another one. */}}
+{{- define "rocketmq-ha.logLevelConfigMap" -}}
+{{- $root := index . 0 -}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ $root.Release.Name }}-{{ index . 1 }}-log-level
+  {{- with rest (rest (rest .)) }}
+  namespace: {{ index . 0 }}
+  {{- end }}
+  labels:
+    {{- include "rocketmq-ha.labels" $root | nindent 4 }}
+    app.kubernetes.io/component: {{ index . 1 }}
+data:
+  log-level: {{ index . 2 }}
+{{- end }}
+
+{{/* The mount and the volume of that ConfigMap. */}}
+{{- define "rocketmq-ha.logLevelMount" -}}
+{name: log-level, mountPath: /etc/rocketmq, readOnly: true}
+{{- end }}
+{{- define "rocketmq-ha.logLevelVolume" -}}
+{name: log-level, configMap: {name: {{ (index . 0).Release.Name }}-{{ index . 1 }}-log-level}}
+{{- end }}

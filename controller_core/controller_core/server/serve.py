@@ -19,6 +19,7 @@ from typing import Final
 import uvloop
 
 from controller_core.channel.open_files import raise_open_files
+from controller_core.command_line.log_level import follow_log_level
 from controller_core.log.errors import (
     LogCorruptError,
     LogFailedError,
@@ -58,6 +59,7 @@ def serve_until_signalled(path: Path | None, overrides: Sequence[str]) -> int:
     given |= _parse_overrides(overrides)
     settings, warnings = config.load(given)
     logs.configure(settings.log_level, node=settings.self_id, group=settings.group)
+    follow_log_level(settings.log_level)
     for warning in warnings:
         _log.warning(warning)
     live = LiveConfig(settings, given)

@@ -14,12 +14,18 @@ from rocketmq_operator.api.common import (
     PROPERTY_VALUE_LENGTH_MAX,
     PROPERTY_VALUE_PATTERN,
     DeletionPolicy,
+    LogLevel,
     LostMembers,
     Placement,
     Resources,
-    StorageSpec,
 )
-from rocketmq_operator.api.conditions import Conditions
+from rocketmq_operator.api.conditions import Conditions, ObservedGeneration
+from rocketmq_operator.api.members.copies import (
+    COPIES_IN_REACH,
+    COPIES_OF_A_QUORUM,
+    SET_FOR_COPIES,
+    SET_FOR_WRITES,
+)
 from rocketmq_operator.api.members.failover_timing import FailoverTiming
 from rocketmq_operator.api.members.learners import (
     LEARNERS_MAX,
@@ -30,6 +36,7 @@ from rocketmq_operator.api.members.learners import (
 from rocketmq_operator.api.members.roles import NOTHING_BESIDE_STATIC_ROLES, SWITCH_WITH_ONE_BROKER, RoleMode
 from rocketmq_operator.api.pods.jvm import Jvm
 from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
+from rocketmq_operator.api.pods.storage import LEARNERS_WITHOUT_CLAIM, TIERED_PATH_OWNED, GroupStorage
 from rocketmq_operator.api.rules import harmful_keys, owned_keys, plain_properties, refused_keys, unchangeable
 
 REPLICAS_MAX: Final = 7
@@ -138,59 +145,6 @@ _QUORUM_OF_BROKERS = Rule(
     ),
 )
 
-_COPIES_OF_A_QUORUM = Rule(
-    name="CopiesWithoutQuorum",
-    expression="!has(self.inSyncReplicas) || self.durability == 'Quorum'",
-    message="'inSyncReplicas is %d with durability %s: only Quorum takes it'"
-    ".format([self.inSyncReplicas, self.durability])",
-    holds=lambda spec: spec.in_sync_replicas is None or spec.durability == Durability.QUORUM,
-    problem=lambda spec: (
-        f"inSyncReplicas is {spec.in_sync_replicas} with durability {spec.durability}: only Quorum takes it"
-    ),
-)
-
-_COPIES_IN_REACH = Rule(
-    name="TooManyCopies",
-    expression="!has(self.inSyncReplicas) || self.inSyncReplicas <= self.replicas",
-    message="'inSyncReplicas is %d with replicas %d: it must be 2 to replicas'"
-    ".format([self.inSyncReplicas, self.replicas])",
-    holds=lambda spec: spec.in_sync_replicas is None or spec.in_sync_replicas <= spec.replicas,
-    problem=lambda spec: (
-        f"inSyncReplicas is {spec.in_sync_replicas} with replicas {spec.replicas}: it must be 2 to replicas"
-    ),
-)
-
-_SET_FOR_WRITES = Rule(
-    name="SetOutOfReach",
-    expression="!has(self.minInSyncReplicas) || self.minInSyncReplicas <= self.replicas + self.logReplicas",
-    message="'minInSyncReplicas is %d with replicas %d and logReplicas %d: it must be at most their sum'"
-    ".format([self.minInSyncReplicas, self.replicas, self.logReplicas])",
-    holds=lambda spec: (
-        spec.min_in_sync_replicas is None or spec.min_in_sync_replicas <= spec.replicas + spec.log_replicas
-    ),
-    problem=lambda spec: (
-        f"minInSyncReplicas is {spec.min_in_sync_replicas} with replicas {spec.replicas} and logReplicas "
-        f"{spec.log_replicas}: it must be at most their sum"
-    ),
-)
-
-_SET_FOR_COPIES = Rule(
-    name="SetTooSmall",
-    expression="!has(self.minInSyncReplicas) || self.durability == 'Async' || self.minInSyncReplicas >= "
-    "(has(self.inSyncReplicas) ? self.inSyncReplicas : 2)",
-    message="'minInSyncReplicas is %d with durability %s: it must be at least the copies of a message = %d'"
-    ".format([self.minInSyncReplicas, self.durability, has(self.inSyncReplicas) ? self.inSyncReplicas : 2])",
-    holds=lambda spec: (
-        spec.min_in_sync_replicas is None
-        or spec.durability == Durability.ASYNC
-        or spec.min_in_sync_replicas >= spec.copies
-    ),
-    problem=lambda spec: (
-        f"minInSyncReplicas is {spec.min_in_sync_replicas} with durability {spec.durability}: it must be at "
-        f"least the copies of a message = {spec.copies}"
-    ),
-)
-
 
 class BrokerGroupSpec(SpecModel):
     """What a person asks of a group."""
@@ -198,10 +152,10 @@ class BrokerGroupSpec(SpecModel):
     RULES: ClassVar[tuple[Rule, ...]] = (
         _MEMBERS_FOR_TWO_COPIES,
         _QUORUM_OF_BROKERS,
-        _COPIES_OF_A_QUORUM,
-        _COPIES_IN_REACH,
-        _SET_FOR_WRITES,
-        _SET_FOR_COPIES,
+        COPIES_OF_A_QUORUM,
+        COPIES_IN_REACH,
+        SET_FOR_WRITES,
+        SET_FOR_COPIES,
         NO_LEARNERS_IN_A_QUORUM,
         NOTHING_BESIDE_STATIC_ROLES,
         SWITCH_WITH_ONE_BROKER,
@@ -214,6 +168,8 @@ class BrokerGroupSpec(SpecModel):
             "belongs to access control: set authentication and authorization of the RocketMQCluster",
         ),
         harmful_keys("config", HARMFUL_KEYS),
+        TIERED_PATH_OWNED,
+        LEARNERS_WITHOUT_CLAIM,
     )
 
     cluster: Annotated[
@@ -249,8 +205,8 @@ class BrokerGroupSpec(SpecModel):
     """How many members the SyncStateSet must have, or the master refuses writes. At most all members. With
     Quorum at least `inSyncReplicas`, with AllInSync at least 2: these are also what it is if it is left out,
     and 1 with Async."""
-    storage: StorageSpec
-    """Volume of each member, log replicas included."""
+    storage: GroupStorage
+    """Volumes of each member, log replicas and learners included."""
     resources: Resources = Resources(cpu="1", memory="4Gi")
     """Of each broker."""
     log_resources: Resources = Resources(cpu="100m", memory="256Mi")
@@ -291,8 +247,15 @@ class BrokerGroupSpec(SpecModel):
     """What becomes of a member whose node is gone for good."""
     failover: FailoverTiming = FailoverTiming()
     """When the controllers declare a silent master dead."""
+    log_level: LogLevel | None = None
+    """Least level of the log lines of brokers, companions, log replicas and learners; a change needs no
+    restart. Brokers then log to standard output, for which the first level restarts them once. Without a
+    level brokers log to files, and the others at Info."""
     deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
     """What becomes of the volumes when the group is deleted."""
+    hibernated: bool = False
+    """Whether the group has no pods. Its volumes, addresses and epochs stay; the master stops last, and is
+    master again when this is false."""
     paused: bool = False
     """Whether the operator only looks and reports, and changes nothing."""
 
@@ -359,10 +322,11 @@ class PlanStatus(StatusModel):
 class BrokerGroupStatus(StatusModel):
     """What the operator says of a group."""
 
-    observed_generation: Annotated[int, Field(ge=0)] = 0
+    observed_generation: ObservedGeneration = 0
     """The generation that was acted on."""
     conditions: Conditions = ()
-    """Ready, MasterElected, InSync, Progressing, MetadataInSync, UsersInSync (of a cluster with users),
+    """Ready, MasterElected, InSync, Progressing, Reconciling, Stalled, MetadataInSync, UsersInSync (of a
+    cluster with users), StorageDurable (of an ephemeral group), Hibernated (of one that is asked to),
     PodsAccepted and Paused."""
     replicas: Annotated[int, Field(ge=0)] = 0
     """Brokers that exist, for the scale subresource."""

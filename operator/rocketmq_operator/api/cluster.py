@@ -16,9 +16,10 @@ from rocketmq_operator.api.clusters.controllers import (
 )
 from rocketmq_operator.api.common import (
     NAME_LENGTH_MAX,
+    LogLevel,
     ObjectName,
 )
-from rocketmq_operator.api.conditions import Conditions
+from rocketmq_operator.api.conditions import Conditions, ObservedGeneration
 from rocketmq_operator.api.listeners import Listeners, ListenerStatuses
 from rocketmq_operator.api.proxy import Proxy, ProxyMode
 
@@ -239,6 +240,10 @@ class RocketMQClusterSpec(SpecModel):
     """How brokers know a client."""
     authorization: Authorization = Authorization()
     """How brokers decide what a client may do."""
+    log_level: LogLevel | None = None
+    """Least level of the log lines of controllers, name servers, proxies and route fronts; a change needs no
+    restart. Name servers and proxies then log to standard output, for which the first level restarts them
+    once. Without a level they log to files, and the others at Info."""
     paused: bool = False
     """Whether the operator only looks and reports, and changes nothing."""
 
@@ -274,11 +279,12 @@ class ControllerStatus(StatusModel):
 class RocketMQClusterStatus(StatusModel):
     """What the operator says of a cluster."""
 
-    observed_generation: Annotated[int, Field(ge=0)] = 0
+    observed_generation: ObservedGeneration = 0
     """The generation that was acted on."""
     conditions: Conditions = ()
-    """Ready, QuorumHealthy, ProxyReady, ListenersReady, CertificatesValid, Progressing, VersionSound,
-    PodsAccepted, Paused; DeletionHeld while a cluster that is being deleted has controllers in use."""
+    """Ready, QuorumHealthy, ProxyReady, ListenersReady, CertificatesValid, Progressing, Reconciling, Stalled,
+    VersionSound, PodsAccepted, Paused; DeletionHeld while a cluster that is being deleted has controllers in
+    use."""
     version: Annotated[str, Field(max_length=32)] = ""
     """Version of RocketMQ that the spec requests."""
     leader: Annotated[str, Field(max_length=253)] = ""

@@ -143,6 +143,15 @@ class LostMembers(SpecModel):
     as lost."""
 
 
+class LogLevel(StrEnum):
+    """The least level that processes log."""
+
+    DEBUG = "Debug"
+    INFO = "Info"
+    WARNING = "Warning"
+    ERROR = "Error"
+
+
 class DeletionPolicy(StrEnum):
     """What becomes of what outlives an object, volumes or what brokers know, when the object is deleted."""
 

@@ -11,7 +11,7 @@ Source: Kubernetes API conventions, "Typical status properties".
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -20,6 +20,9 @@ from rocketmq_operator.api.base import StatusModel, kept_by
 ConditionStatus = Literal["True", "False", "Unknown"]
 CONDITIONS_MAX = 16
 MESSAGE_LENGTH_MAX = 1_024
+NOT_OBSERVED: Final = -1
+"""The observed generation that the API server writes into a new object: tools wait for the operator's."""
+ObservedGeneration = Annotated[int, Field(ge=NOT_OBSERVED)]
 
 
 class Condition(StatusModel):

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from rocketmq_operator.api.base import Rule, StatusModel, kept_by, schema_extra
 from rocketmq_operator.api.common import CLUSTER_NAME_PATTERN, NAME_LENGTH_MAX
-from rocketmq_operator.api.conditions import MESSAGE_LENGTH_MAX, Conditions
+from rocketmq_operator.api.conditions import MESSAGE_LENGTH_MAX, NOT_OBSERVED, Conditions, ObservedGeneration
 from rocketmq_operator.api.rules import unchangeable
 
 BROKER_GROUPS_MAX: Final = 64
@@ -142,10 +142,12 @@ class GroupMetadataStatus(StatusModel):
 class MetadataStatus(StatusModel):
     """What the operator says of a Topic or a ConsumerGroup."""
 
-    observed_generation: Annotated[int, Field(ge=0)] = 0
-    """The generation that was acted on in every broker group."""
+    observed_generation: ObservedGeneration = 0
+    """The generation that was acted on in every broker group, or that a person must correct."""
+    applied_generation: Annotated[int, Field(ge=NOT_OBSERVED)] | None = None
+    """The generation that was brought to every broker group: what differs from it is drift."""
     conditions: Conditions = ()
-    """Ready, InSync and Unrivalled."""
+    """Ready, InSync, Unrivalled, Reconciling and Stalled."""
     name: Annotated[str, Field(max_length=255)] = ""
     """Its name in the brokers."""
     in_sync: Annotated[str, Field(max_length=16)] = ""

@@ -14,7 +14,7 @@ from pydantic import Field
 from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, kept_by
 from rocketmq_operator.api.cluster import Image
 from rocketmq_operator.api.common import ObjectName, Resources
-from rocketmq_operator.api.conditions import MESSAGE_LENGTH_MAX, Conditions
+from rocketmq_operator.api.conditions import MESSAGE_LENGTH_MAX, Conditions, ObservedGeneration
 from rocketmq_operator.api.objectives import Objective
 
 OBJECTIVES_MAX: Final = 32
@@ -181,10 +181,10 @@ class ObjectiveStatus(StatusModel):
 class SLOReportStatus(StatusModel):
     """What the operator says of a report."""
 
-    observed_generation: Annotated[int, Field(ge=0)] = 0
+    observed_generation: ObservedGeneration = 0
     """The generation that was acted on."""
     conditions: Conditions = ()
-    """Ready, ObjectivesMet, Progressing and Paused."""
+    """Ready, ObjectivesMet, Progressing, Reconciling, Stalled and Paused."""
     attained: Annotated[str, Field(max_length=16)] = ""
     """The attained share of the objective with the least budget left."""
     budget_left: Annotated[str, Field(max_length=32)] = ""

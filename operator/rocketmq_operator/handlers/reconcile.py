@@ -32,6 +32,7 @@ from rocketmq_operator.plan.common.rewritten_fields import first_difference
 from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.metadata.observed import ObservedMetadata
 from rocketmq_operator.plan.metadata.status import metadata_status
+from rocketmq_operator.plan.pods.health import stalled_findings
 
 STEPS_PER_PASS_MAX: Final = 100
 STEPS_PER_OBSERVATION_MAX: Final = 20
@@ -192,8 +193,15 @@ async def _write_invalid(
     previous = tuple(Condition.model_validate(one) for one in status.get("conditions", []))
     finding = make_finding("Ready", holds=False, reason=error.reason, message=str(error))
     generation = resource["metadata"].get("generation", 0)
-    (ready,) = merge_findings(previous, [finding], generation=generation, now=context.environment.now())
-    others = [one for one in status.get("conditions", []) if one["type"] != "Ready"]
-    wanted = {"reason": error.reason, "conditions": [ready.model_dump(mode="json", by_alias=True), *others]}
+    findings = [finding, *stalled_findings(finding)]
+    merged = merge_findings(previous, findings, generation=generation, now=context.environment.now())
+    written = [one.model_dump(mode="json", by_alias=True) for one in merged]
+    types = {one["type"] for one in written}
+    others = [one for one in status.get("conditions", []) if one["type"] not in types]
+    wanted = {
+        "reason": error.reason,
+        "observedGeneration": generation,
+        "conditions": [*written, *others],
+    }
     if any(status.get(key) != value for key, value in wanted.items()):
         await apply_status(context.environment.kube, kind, namespace, name, status | wanted)

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from controller_core.access.request_signer import RequestSigner
+from controller_core.command_line.log_level import follow_log_level
 from controller_core.command_line.program import MisuseError
 from controller_core.command_line.values import DURATION, HOSTS, SEMICOLONS, hosts, positive_duration
 from slo_pipeline.canary.canary import Canary, CanarySettings
@@ -68,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
     logging.basicConfig(
         stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level="INFO"
     )
+    follow_log_level()
     try:
         settings = _settings(args)
         return asyncio.run(_probe(settings, args.out, args.http))

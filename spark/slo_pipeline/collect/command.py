@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from controller_core.command_line.log_level import follow_log_level
 from controller_core.command_line.program import MisuseError
 from controller_core.command_line.values import DURATION, names, positive_duration
 from slo_pipeline.collect.collector import Collector, CollectorSettings
@@ -114,6 +115,7 @@ def run(args: argparse.Namespace) -> int:
     logging.basicConfig(
         stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level="INFO"
     )
+    follow_log_level()
     if args.interval < INTERVAL_S_MIN or args.segment_duration < SEGMENT_S_MIN:
         raise MisuseError(f"--interval from {INTERVAL_S_MIN} s, --segment-duration from {SEGMENT_S_MIN} s on")
     if args.targets is None and not args.discover:

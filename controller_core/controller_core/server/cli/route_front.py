@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from controller_core.command_line.attribute_help import attribute_help
+from controller_core.command_line.log_level import follow_log_level
 from controller_core.command_line.values import HOSTS, SEMICOLONS, hosts, listen_address
 from controller_core.route_front.addresses import AddressesError
 from controller_core.route_front.settings import (
@@ -55,6 +56,7 @@ def _route_front(parsed: argparse.Namespace) -> int:
         name_servers("--name-servers", parsed.name_servers), parsed.addresses, parsed.listen, parsed.http
     )
     logs.configure("info", part="route-front")
+    follow_log_level()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve_until_signalled(settings))
     return 0

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
 from rocketmq_operator.api.common import CLUSTER_NAME_PATTERN
+from rocketmq_operator.api.conditions import NOT_OBSERVED
 from rocketmq_operator.api.consumer_group import GROUP_LENGTH_MAX, ConsumerGroupSpec
 from rocketmq_operator.api.definitions.schema import structural_schema
 from rocketmq_operator.api.failover import FailoverSpec, FailoverStatus
@@ -201,7 +202,7 @@ def _definition(
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             "spec": structural_schema(spec, defaults=True),
-            "status": structural_schema(status, defaults=False),
+            "status": _status_schema(status),
         },
     }
     if rules:
@@ -232,6 +233,17 @@ def _definition(
             "versions": [version],
         },
     }
+
+
+def _status_schema(status: type[BaseModel]) -> Json:
+    """Return the schema of a status, which new objects have with an observed generation of -1.
+
+    Tools would take an object without a status for one that is ready (kstatus: no condition is Current).
+    """
+    schema = structural_schema(status, defaults=False)
+    if "observedGeneration" in schema["properties"]:
+        schema["default"] = {"observedGeneration": NOT_OBSERVED}
+    return schema
 
 
 def _summary(kind: str) -> str:

@@ -28,7 +28,8 @@ class LearnersSpec(SpecModel):
     kind: LearnerKind = LearnerKind.LOG_REPLICA
     """Broker or LogReplica. After a change new learners with new volumes replace the former ones."""
     storage: StorageSpec | None = None
-    """Volume of each; that of the group when absent."""
+    """Size and class of the volume of each; those of the group when absent. The rest of the group's `storage`
+    holds for learners too, but volumeAttributesClassName only when this is absent."""
     placement: Placement | None = None
     """Where they run; as the group's members when absent."""
     resources: Resources | None = None

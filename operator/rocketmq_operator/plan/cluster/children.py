@@ -33,6 +33,7 @@ from rocketmq_operator.plan.common.objects import Json, Owner, belonging_labels,
 from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.properties import properties
 from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
+from rocketmq_operator.plan.pods.logs import java_logs, level_file, logback_file
 from rocketmq_operator.plan.tls.controllers import START, TlsMode, with_tls
 
 CONTROLLER: Final = "controller"
@@ -59,9 +60,13 @@ printf '\\ncontrollerDLegerSelfId=%s\\ncontrollerDLegerPeers=%s\\nhttpToken=%s\\
   "$id" "$(cat {names.CONFIG_PATH}/peers)" "$(cat {names.TOKEN_PATH}/{names.TOKEN_KEY})" >>"$own"
 """
 _CONTROLLER_EXEC: Final = 'exec controller-core serve -c "$own"\n'
-_NAME_SERVER_START: Final = f"""#!/bin/sh
+
+
+def name_server_start(spec: RocketMQClusterSpec) -> str:
+    """Return the name servers' start script."""
+    return f"""#!/bin/sh
 set -eu
-program=mqnamesrv
+{java_logs(spec.log_level)}program=mqnamesrv
 set -- -c {names.CONFIG_PATH}/namesrv.conf
 {JAVA_RUN}exit "$code"
 """
@@ -147,6 +152,7 @@ def _of_controllers(
         "controller.conf": controller_conf(owner, spec),
         "peers": peer_list(owner, peers),
         "start.sh": controller_start(mode),
+        **level_file(spec.log_level),
     }
     tokens = {names.TOKEN_KEY: token, names.AGENT_TOKEN_KEY: node_token(token)}
     data = {key: _encoded(text) for key, text in tokens.items()}
@@ -316,7 +322,8 @@ def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
         "containers": [container],
         "volumes": parts.volumes(name),
     }
-    configuration = digest(conf, _NAME_SERVER_START)
+    start = name_server_start(spec)
+    configuration = digest(conf, start)
     template = pod_template(labels, configuration, parts.with_placement(pod, Placement(), selector))
     stateful_set = child(
         owner,
@@ -331,7 +338,7 @@ def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
             "template": shaped(template, name_server_shape(spec)),
         },
     )
-    files = {"namesrv.conf": conf, "start.sh": _NAME_SERVER_START}
+    files = {"namesrv.conf": conf, "start.sh": start, **logback_file(spec.log_level)}
     return (
         *_beside_pods(owner, NAME_SERVER, name, spec.name_servers.replicas, ports, files),
         stateful_set,

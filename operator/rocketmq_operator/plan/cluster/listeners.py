@@ -32,6 +32,7 @@ from rocketmq_operator.plan.common.objects import (
     selector_labels,
 )
 from rocketmq_operator.plan.common.parts import digest, pod_template
+from rocketmq_operator.plan.pods.logs import level_file
 
 ROUTE_FRONT: Final = "route-front"
 """Component of the route fronts' objects."""
@@ -88,7 +89,8 @@ def route_front_children(observed: ObservedCluster) -> Iterator[Json]:
         yield service
         yield parts.disruption_budget(owner, name, labels, _selector(owner, listener))
         text = json.dumps(addresses, indent=1, sort_keys=True)
-        yield child(owner, "ConfigMap", name, labels=labels, data={ADDRESSES_FILE: text})
+        files = {ADDRESSES_FILE: text} | level_file(observed.spec.log_level)
+        yield child(owner, "ConfigMap", name, labels=labels, data=files)
 
 
 def route_front_deployment(

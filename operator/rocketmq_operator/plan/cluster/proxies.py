@@ -39,13 +39,18 @@ from rocketmq_operator.plan.common.objects import (
 from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
 from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
+from rocketmq_operator.plan.pods.logs import java_logs, logback_file
 
 PROXY: Final = "proxy"
 """Component of the proxies' objects."""
 _CLUSTER_PORTS: Final = LOCAL_PORTS | {"remoting": names.PROXY_REMOTING_PORT}
-_START: Final = f"""#!/bin/sh
+
+
+def proxy_start(spec: RocketMQClusterSpec) -> str:
+    """Return the start script of proxies in pods of their own."""
+    return f"""#!/bin/sh
 set -eu
-program=mqproxy
+{java_logs(spec.log_level)}program=mqproxy
 set -- -pc {names.CONFIG_PATH}/{CONF_FILE}
 {JAVA_RUN}exit "$code"
 """
@@ -62,7 +67,10 @@ def proxy_children(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
             return (parts.client_service(owner, name, labels, selector, LOCAL_PORTS),)
         case ProxyMode.CLUSTER:
             selector = selector_labels(PROXY, owner.name)
-            files = {CONF_FILE: proxy_conf(owner.name, owner.namespace, spec), "start.sh": _START}
+            files = {
+                CONF_FILE: proxy_conf(owner.name, owner.namespace, spec),
+                "start.sh": proxy_start(spec),
+            } | logback_file(spec.log_level)
             return (
                 parts.client_service(owner, name, labels, selector, _CLUSTER_PORTS),
                 parts.disruption_budget(owner, name, labels, selector),
@@ -87,7 +95,7 @@ def proxy_deployment(owner: Owner, spec: RocketMQClusterSpec, hosts: Mapping[str
     selector = selector_labels(PROXY, owner.name)
     conf = proxy_conf(owner.name, owner.namespace, spec)
     pod = parts.with_placement(_pod(spec, name, hosts), Placement(), selector)
-    template = shaped(pod_template(labels, digest(conf, _START), pod), proxy_shape(spec))
+    template = shaped(pod_template(labels, digest(conf, proxy_start(spec)), pod), proxy_shape(spec))
     return parts.deployment(owner, name, labels, selector, spec.proxy.replicas, template)
 
 

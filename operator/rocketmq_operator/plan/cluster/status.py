@@ -20,6 +20,7 @@ from rocketmq_operator.plan.cluster.trouble import cluster_troubles
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import ResourcePlan
 from rocketmq_operator.plan.common.shaping.shaped import REFUSED, accepted_finding
+from rocketmq_operator.plan.pods.health import health_findings
 from rocketmq_operator.plan.pods.member_trouble import MemberTrouble
 from rocketmq_operator.plan.pods.progress import (
     observed_generation,
@@ -54,10 +55,12 @@ def cluster_status(observed: ObservedCluster, plan: ResourcePlan) -> RocketMQClu
         _proxy_ready(observed, proxies, troubles),
         listeners_finding(listeners),
     ]
+    progress = progressing(plan, troubles, works_for)
     findings = [
         *works_for,
         _certificates(observed),
-        progressing(plan, troubles, works_for),
+        progress,
+        *health_findings(works_for[0], progress, paused=observed.spec.paused),
         _version_finding(observed.spec.version),
         accepted_finding(pod_refusal(observed)),
         paused_finding(paused=observed.spec.paused),

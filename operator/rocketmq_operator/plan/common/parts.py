@@ -37,7 +37,7 @@ QUICK_DNS: Final[Json] = {
 heartbeats too. With DNS out of reach that takes 20 s by the resolver's defaults. What a broker always needs
 it finds among its `host_aliases`."""
 _CREDENTIALS: Final = "credentials"
-_CLAIM_KEYS: Final = ("accessModes", "resources", "storageClassName")
+_CLAIM_KEYS: Final = ("accessModes", "resources", "storageClassName", "volumeAttributesClassName")
 
 
 def pod_security(user: int) -> Json:
@@ -303,7 +303,7 @@ def with_live_claim_templates(body: Json, live: Live | None) -> Json:
         return body
     templates = [
         {
-            "metadata": _picked(claim["metadata"], "name", "labels"),
+            "metadata": _picked(claim["metadata"], "name", "labels", "annotations"),
             "spec": _picked(claim["spec"], *_CLAIM_KEYS),
         }
         for claim in live["spec"]["volumeClaimTemplates"]

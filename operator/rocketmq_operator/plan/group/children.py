@@ -51,6 +51,8 @@ from rocketmq_operator.plan.group.pod_sets.mode_label import mode_labels
 from rocketmq_operator.plan.group.scripts.start_scripts import FIND_ADDRESS, REPLICA_START, broker_start
 from rocketmq_operator.plan.group.scripts.static_start import static_keys, static_start
 from rocketmq_operator.plan.group.seed_container import seed, seed_conf, seed_start
+from rocketmq_operator.plan.pods.logs import level_file, logback_file
+from rocketmq_operator.plan.pods.volumes import tiered_keys
 
 BROKER_PORTS: Final = {REMOTING: names.BROKER_PORT, "fast": names.BROKER_FAST_PORT}
 
@@ -137,6 +139,7 @@ def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpe
         "brokerHeartbeatInterval": str(spec.failover.heartbeat_interval_ms),
         "controllerHeartBeatTimeoutMills": str(spec.failover.heartbeat_timeout_ms),
         **_access_keys(cluster),
+        **tiered_keys(spec),
     }
     if spec.mode is RoleMode.STATIC:
         owned = static_keys(spec, owned)
@@ -254,6 +257,8 @@ def fixed_children(
         "start-seed.sh": seed_start(FIND_ADDRESS, spec),
         "addresses": "".join(f"{name}={address}\n" for name, address in sorted(addresses.items())),
         **_proxy_file(owner, spec, cluster),
+        **level_file(spec.log_level),
+        **logback_file(spec.log_level),
         **files,
     }
     # Learners are not among them: one that is away must not hold a drain back.

@@ -37,6 +37,7 @@ from rocketmq_operator.plan.group.static.static_status import (
 from rocketmq_operator.plan.group.static.static_steps import effective, is_static
 from rocketmq_operator.plan.group.takeover import server_of
 from rocketmq_operator.plan.group.trouble import group_troubles
+from rocketmq_operator.plan.pods.health import health_findings
 from rocketmq_operator.plan.pods.member_trouble import MemberTrouble
 from rocketmq_operator.plan.pods.observed import OVERDUE
 from rocketmq_operator.plan.pods.progress import (
@@ -46,8 +47,11 @@ from rocketmq_operator.plan.pods.progress import (
     reason_column,
     with_causes,
 )
+from rocketmq_operator.plan.pods.volumes import storage_findings
 
 STEPS_SHOWN_MAX: Final = 64
+_ASLEEP: Final = "spec.hibernated is true: no pod runs, volumes and addresses stay"
+HIBERNATED: Final = make_finding("Progressing", holds=False, reason="Hibernated", message=_ASLEEP)
 TEXT_LENGTH_MAX: Final = 256
 NAMES_SHOWN_MAX: Final = 5
 LEVEL_BYTES_MAX: Final = 16 << 20
@@ -70,12 +74,19 @@ def group_status(observed: ObservedGroup, plan: ResourcePlan) -> BrokerGroupStat
             _master_elected(observed),
             _in_sync(observed, members, troubles),
         ]
+    if observed.spec.hibernated and observed.cluster is not None:
+        works_for[0] = _ready_asleep(observed)
+    asleep = is_asleep(observed, plan)
+    progress = HIBERNATED if asleep else progressing(plan, troubles, [*works_for, metadata])
     findings = [
         *works_for,
         *others,
-        progressing(plan, troubles, [*works_for, metadata]),
+        progress,
+        *health_findings(works_for[0], progress, paused=observed.spec.paused or asleep),
+        *_hibernated(observed, asleep=asleep),
         metadata,
         *_users_in_sync(observed),
+        *storage_findings(observed.spec),
         accepted_finding(pod_refusal(observed)),
         paused_finding(paused=observed.spec.paused),
     ]
@@ -109,6 +120,26 @@ def group_status(observed: ObservedGroup, plan: ResourcePlan) -> BrokerGroupStat
         last_failover=_last_failover(observed),
         reason=reason_column(works_for[0], plan, troubles),
     )
+
+
+def is_asleep(observed: ObservedGroup, plan: ResourcePlan) -> bool:
+    """Tell whether the group hibernates and nothing is left to stop."""
+    return observed.spec.hibernated and not observed.pods and not plan.steps and plan.wait is None
+
+
+def _ready_asleep(observed: ObservedGroup) -> Finding:
+    reason = "Hibernating" if observed.pods else "Hibernated"
+    return make_finding("Ready", holds=False, reason=reason, message="spec.hibernated is true")
+
+
+def _hibernated(observed: ObservedGroup, *, asleep: bool) -> tuple[Finding, ...]:
+    """Return whether the group hibernates; nothing for a group that is not asked to."""
+    if not observed.spec.hibernated:
+        return ()
+    if asleep:
+        return (make_finding("Hibernated", holds=True, reason="Hibernated", message=_ASLEEP),)
+    text = f"{len(observed.pods)} pods remain"
+    return (make_finding("Hibernated", holds=False, reason="Hibernating", message=text),)
 
 
 def _metadata_in_sync(observed: ObservedGroup) -> Finding:

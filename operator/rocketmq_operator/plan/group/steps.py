@@ -9,14 +9,15 @@
    are replaced at once (`rolling.replace_broken`), whatever the concerns below wait for;
 4. a switchover that a person asks for (`switchover`);
 5. members whose node is gone for good (`lost_members`);
-6. size: the StatefulSets, grown at once, shrunk by one with the mastership handed over first;
+6. size: the StatefulSets, grown at once, shrunk by one with the mastership handed over first; a group that
+   hibernates runs without pods, and nothing below concerns it but records and Services of listeners;
 7. rolling change: pods of an older revision are replaced one at a time (`rolling`);
 8. leftovers: Services of deleted members;
 9. learners (`learner_steps`), on which no promise depends;
 10. the record of failovers (`failovers`);
 11. Services of listeners, even while something waits: the API server may refuse a port that is taken;
-12. volumes: the operator expands claims smaller than the spec, last because a storage class may refuse for
-    ever.
+12. volumes: the operator expands claims smaller than the spec, and writes their labels and class (`volumes`),
+    last because a storage class may refuse for ever.
 
 If the operator refuses the pods of the spec (`observed_pods`), it serves the addresses that exist and skips
 2 and 6 to 9: it applies no part of a spec without the others.
@@ -31,10 +32,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from rocketmq_operator.api.names import LISTENER_LABEL
+from rocketmq_operator.api.pods.storage import GroupStorage
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import (
     NO_STEPS,
-    Apply,
     Delete,
     ResourcePlan,
     Step,
@@ -44,7 +45,7 @@ from rocketmq_operator.plan.common.actions import (
 )
 from rocketmq_operator.plan.common.claimed_names import names_of_group
 from rocketmq_operator.plan.common.listeners import with_services
-from rocketmq_operator.plan.common.objects import Live, ObjectKey, belongs_to, quantity
+from rocketmq_operator.plan.common.objects import Live, ObjectKey, belongs_to
 from rocketmq_operator.plan.common.ownership import why_name_is_taken
 from rocketmq_operator.plan.common.parts import with_live_claim_templates
 from rocketmq_operator.plan.common.waits import PAUSED, no_address, unknown_address
@@ -61,6 +62,7 @@ from rocketmq_operator.plan.group.learners.learner_children import (
     learner_files,
     learner_names,
     learner_service,
+    learner_storage,
 )
 from rocketmq_operator.plan.group.learners.learner_steps import learner_plan
 from rocketmq_operator.plan.group.listeners import listener_services
@@ -76,6 +78,7 @@ from rocketmq_operator.plan.group.static.static_steps import (
 )
 from rocketmq_operator.plan.group.switchover import switchover
 from rocketmq_operator.plan.pods.lost_members import free_lost
+from rocketmq_operator.plan.pods.volumes import claim_steps
 
 _CLAIM: Final = "PersistentVolumeClaim"
 
@@ -113,6 +116,11 @@ def _concerns(observed: ObservedGroup) -> Iterator[ResourcePlan]:
     yield _configuration(observed)
     yield _pod_templates(observed)
     yield replace_broken(observed)
+    if observed.spec.hibernated:
+        yield _wait_for_addresses(observed)
+        yield learner_plan(observed)
+        yield _hibernation(observed)
+        return
     if is_static(observed):
         yield from _static_concerns(observed)
         return
@@ -219,6 +227,45 @@ def _size(observed: ObservedGroup) -> ResourcePlan:
     return ResourcePlan((*steps, *plan.steps), plan.wait or wait or log_wait, plan.notes)
 
 
+def _hibernation(observed: ObservedGroup) -> ResourcePlan:
+    """Stop all pods, the master last; StatefulSets, volumes and addresses stay.
+
+    A StatefulSet stops its last members first, so the first broker takes the mastership over. It stops when
+    it is alone in the SyncStateSet: then no other broker can be elected when the group wakes up. With static
+    roles it is master anyway, without controllers.
+    """
+    group, sizes = observed.owner.name, _sizes(observed)
+    first, running = names.member(group, 0), sizes.get(group, 0)
+    wait = None
+    if running:
+        if not is_static(observed) and not observed.controllers_answered:
+            return ResourcePlan((), Wait("ControllersUnreachable", "which broker is master cannot be known"))
+        if not is_static(observed) and observed.master and observed.master != first:
+            return hand_over(observed, "the group hibernates", to=first)
+        wait = _still_needed(observed, first)
+    size = 1 if running and (running > 1 or wait is not None) else 0
+    smaller = {name: min(now, size if name == group else 0) for name, now in sizes.items()}
+    plan = _sets(observed, {name: wanted for name, wanted in smaller.items() if wanted != sizes[name]})
+    if not observed.pods:
+        return plan
+    left = Wait("Hibernating", f"{len(observed.pods)} pods remain to be stopped")
+    return ResourcePlan(plan.steps, plan.wait or wait or left, plan.notes)
+
+
+def _still_needed(observed: ObservedGroup, first: str) -> Wait | None:
+    """Say which other member the last broker waits for: one that has a pod, or that could be elected."""
+    if others := sorted(name for name in observed.pods if name != first):
+        return Wait("Hibernating", f"{others[0]} has not gone yet")
+    if is_static(observed):
+        return None
+    members = [name for name in member_names(observed.owner.name, observed.spec) if name != first]
+    reported = {name: observed.reported_member(name) for name in members}
+    in_set = [name for name, member in reported.items() if member is not None and member.in_sync]
+    if observed.master and in_set:
+        return Wait("Hibernating", f"{in_set[0]} is in the SyncStateSet still")
+    return None
+
+
 def _sizes(observed: ObservedGroup) -> dict[str, int]:
     """Return how many replicas each StatefulSet that exists has."""
     set_names = (observed.owner.name, names.log_set(observed.owner.name))
@@ -286,24 +333,11 @@ def _too_few_left(observed: ObservedGroup, leaving: str) -> Wait | None:
 
 def _volumes(observed: ObservedGroup) -> ResourcePlan:
     group, spec = observed.owner.name, observed.spec
-    steps: list[Step] = []
-    for key, live in sorted(observed.children.items()):
-        storage = spec.storage
-        if is_learner(key.name.removeprefix(names.claim("")), group):
-            storage = spec.learners.storage or storage
-        wanted = quantity(storage.size)
-        if key.kind != _CLAIM or wanted is None:
-            continue
-        given = quantity(live["spec"]["resources"]["requests"]["storage"])
-        if given is not None and given < wanted:
-            body = {
-                "apiVersion": "v1",
-                "kind": key.kind,
-                "metadata": {"name": key.name, "namespace": observed.owner.namespace},
-                "spec": {"resources": {"requests": {"storage": storage.size}}},
-            }
-            steps.append(Apply(body, "to grow"))
-    return ResourcePlan(tuple(steps))
+
+    def storage_of(pod: str) -> GroupStorage:
+        return learner_storage(spec) if is_learner(pod, group) else spec.storage
+
+    return claim_steps(observed.children, storage_of, observed.owner.namespace)
 
 
 def _leftovers(observed: ObservedGroup) -> ResourcePlan:

@@ -23,7 +23,7 @@ def group_members(observed: ObservedGroup) -> NeededMembers:
     """Return the brokers, log replicas and learners that the spec asks for, with their pods and claims."""
     claims = {key.name: live for key, live in observed.children.items() if key.kind == CLAIM}
     group, spec = observed.owner.name, observed.spec
-    members = (*member_names(group, spec), *learner_names(group, spec))
+    members = () if spec.hibernated else (*member_names(group, spec), *learner_names(group, spec))
     set_names = (group, names.log_set(group), *(learner_set_name(group, kind) for kind in LearnerKind))
     sets = tuple(
         MemberSet(

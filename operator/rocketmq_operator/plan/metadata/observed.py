@@ -74,7 +74,16 @@ class ObservedMetadata:
     @property
     def acted_on(self) -> bool:
         """Whether this generation was brought to every group before: what differs now is drift."""
-        return self.status.observed_generation == self.generation
+        return self.applied_generation == self.generation
+
+    @property
+    def applied_generation(self) -> int:
+        """The last generation that was brought to every group.
+
+        A status of an older operator has it as its observed generation.
+        """
+        applied = self.status.applied_generation
+        return self.status.observed_generation if applied is None else applied
 
     @property
     def is_overdue(self) -> bool:

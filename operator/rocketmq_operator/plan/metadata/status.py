@@ -13,6 +13,7 @@ from rocketmq_operator.api.metadata import BROKER_GROUPS_MAX, GroupMetadataStatu
 from rocketmq_operator.plan.common.actions import ResourcePlan, WriteMetadata
 from rocketmq_operator.plan.metadata.observed import GroupMetadata, ObservedMetadata
 from rocketmq_operator.plan.metadata.settings import differences
+from rocketmq_operator.plan.pods.health import health_findings, needs_person
 
 
 def metadata_status(
@@ -20,7 +21,8 @@ def metadata_status(
 ) -> MetadataStatus:
     """Return the status; `corrected` is what drift was written over in this pass."""
     rows = tuple(_row(observed, one) for one in observed.groups)[:BROKER_GROUPS_MAX]
-    findings = [_ready(plan, rows), _in_sync(rows), _name_unique(observed)]
+    is_ready = _ready(plan, rows)
+    findings = [is_ready, _in_sync(rows), _name_unique(observed), *health_findings(is_ready)]
     conditions = merge_findings(
         observed.status.conditions, findings, generation=observed.generation, now=observed.now
     )
@@ -28,7 +30,10 @@ def metadata_status(
     applied = sum(row.state is GroupState.APPLIED for row in rows)
     settled = not plan.steps and plan.wait is None
     return MetadataStatus(
-        observed_generation=observed.generation if settled else observed.status.observed_generation,
+        observed_generation=observed.generation
+        if settled or (plan.wait is not None and needs_person(plan.wait.reason))
+        else observed.status.observed_generation,
+        applied_generation=observed.generation if settled else observed.applied_generation,
         conditions=conditions,
         name=observed.name,
         in_sync=f"{applied}/{len(rows)}" if rows else "",

@@ -50,6 +50,13 @@ def _creation_obstacles(observed: ObservedMigration) -> Iterator[str]:
             f"spec.replicas of the BrokerGroup is {request.spec.replicas}, and there are "
             f"{len(observed.members)} volumes: ask for as many brokers, and for more when it is done"
         )
+    if request.spec.storage.ephemeral:
+        yield (
+            "spec.storage.ephemeral of the BrokerGroup is true: its brokers would leave the volumes: set it "
+            "to false"
+        )
+    if request.spec.hibernated:
+        yield "spec.hibernated of the BrokerGroup is true: no broker would start: set it to false"
     for member in observed.members:
         yield from _set_problems(observed, member)
         if member.new_claim is not None and not handed:

@@ -17,6 +17,7 @@ from typing import Final
 from rocketmq_operator.api.conditions import Finding, make_finding
 from rocketmq_operator.plan.common.actions import ResourcePlan, Wait
 from rocketmq_operator.plan.common.shaping.shaped import REFUSED
+from rocketmq_operator.plan.pods.health import needs_person
 from rocketmq_operator.plan.pods.member_trouble import MemberTrouble, describe_troubles, with_cause
 
 _NOT_OURS: Final = frozenset({"NotAsked", "NotCompared"})
@@ -97,8 +98,12 @@ def _notes_text(notes: Iterable[Wait]) -> str:
 
 
 def observed_generation(before: int, now: int, plan: ResourcePlan) -> int:
-    """Return the generation that was acted on: the new one only when nothing is left to write."""
-    return before if plan.steps else now
+    """Return the generation that was acted on.
+
+    It is the new one when nothing is left to write, or when a person must act.
+    """
+    is_stalled = plan.wait is not None and needs_person(plan.wait.reason)
+    return before if plan.steps and not is_stalled else now
 
 
 def paused_finding(*, paused: bool) -> Finding:

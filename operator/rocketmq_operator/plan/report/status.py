@@ -15,7 +15,9 @@ from typing import Final, Literal
 from rocketmq_operator.api.conditions import Finding, make_finding, merge_findings
 from rocketmq_operator.api.slo_report import ObjectiveStatus, SLOReportStatus
 from rocketmq_operator.plan.common.actions import ResourcePlan
+from rocketmq_operator.plan.pods.health import health_findings
 from rocketmq_operator.plan.pods.member_trouble import describe_troubles
+from rocketmq_operator.plan.pods.progress import observed_generation
 from rocketmq_operator.plan.report.observed import EndedRun, ObservedReport, ReportedObjective
 
 # What the status says of a budget where too little was measured.
@@ -44,15 +46,17 @@ def report_status(observed: ObservedReport, plan: ResourcePlan) -> SLOReportStat
     runs = known_runs(observed)
     is_ready = _ready(plan, runs)
     progress = _progressing(observed, plan, is_ready)
-    findings = [is_ready, _objectives_met(runs), progress, _paused(observed)]
+    health = health_findings(is_ready)
+    findings = [is_ready, _objectives_met(runs), progress, *health, _paused(observed)]
     conditions = merge_findings(
         observed.status.conditions, findings, generation=observed.generation, now=observed.now
     )
     ready = conditions[0]
     worst = runs.objectives[0] if runs.objectives else None
     return SLOReportStatus(
-        # The new generation only when nothing is left to write.
-        observed_generation=observed.status.observed_generation if plan.steps else observed.generation,
+        observed_generation=observed_generation(
+            observed.status.observed_generation, observed.generation, plan
+        ),
         conditions=conditions,
         attained=worst.attained if worst else "",
         budget_left=worst.budget_left if worst else "",

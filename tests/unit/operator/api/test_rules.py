@@ -19,6 +19,7 @@ from testkit.worlds.cluster_cases import ACCEPTED_CLUSTER_CHANGES, CLUSTER_REFUS
 from testkit.worlds.crd_cases import ACCEPTED_CHANGES, REFUSALS, RefusedChange, base_spec, merged
 from testkit.worlds.member_cases import ACCEPTED_MEMBER_CHANGES, MEMBER_REFUSALS
 from testkit.worlds.pod_cases import ACCEPTED_POD_CHANGES, POD_REFUSALS
+from testkit.worlds.storage_cases import ACCEPTED_STORAGE_CHANGES, STORAGE_REFUSALS
 
 MODELS = {
     "RocketMQCluster": RocketMQClusterSpec,
@@ -31,7 +32,11 @@ MODELS = {
 
 @pytest.mark.parametrize(
     "refusal",
-    [case for case in (*REFUSALS, *MEMBER_REFUSALS, *POD_REFUSALS, *CLUSTER_REFUSALS) if not case.update],
+    [
+        case
+        for case in (*REFUSALS, *MEMBER_REFUSALS, *POD_REFUSALS, *CLUSTER_REFUSALS, *STORAGE_REFUSALS)
+        if not case.update
+    ],
     ids=lambda case: case.name,
 )
 def test_a_spec_that_breaks_a_rule_is_refused_with_field_and_value(refusal: RefusedChange) -> None:
@@ -50,7 +55,13 @@ def test_the_smallest_spec_is_accepted(kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind", "change"),
-    [*ACCEPTED_CHANGES, *ACCEPTED_MEMBER_CHANGES, *ACCEPTED_POD_CHANGES, *ACCEPTED_CLUSTER_CHANGES],
+    [
+        *ACCEPTED_CHANGES,
+        *ACCEPTED_MEMBER_CHANGES,
+        *ACCEPTED_POD_CHANGES,
+        *ACCEPTED_CLUSTER_CHANGES,
+        *ACCEPTED_STORAGE_CHANGES,
+    ],
 )
 def test_a_change_within_the_rules_is_accepted(name: str, kind: str, change: dict[str, Any]) -> None:
     spec = MODELS[kind].model_validate(merged(base_spec(kind), change))

@@ -11,7 +11,7 @@ import yaml
 CRDS: Final = Path(__file__).parents[4] / "crds"
 WITHOUT_PATTERN: Final = {
     r".*\.(pod|logPod|podOverride|logPodOverride)\..*": "fields of a Pod, which the API server checks",
-    r"RocketMQCluster\.listeners\[\]\.annotations\{\}": "values of annotations",
+    r"(RocketMQCluster\.listeners\[\]|BrokerGroup\.storage)\.annotations\{\}": "values of annotations",
     r"(Topic\.topicName|ConsumerGroup\.groupName)": "a rule of the kind names the letters",
     r"Topic\.attributes\{\}": "a rule of the kind names the letters",
     r"SLOReport\.(schedule|window)": "rules of the kind, which tell how to write them",

@@ -139,7 +139,7 @@ def _volume_problems(own: Json, changed: Json) -> Iterator[Problem]:
         same = found.get(one["name"], [])
         if len(same) != 1 or (one["name"] not in _CHANGEABLE_VOLUMES and same != [one]):
             yield f"spec.volumes[{one['name']}]", same or None, _WRITTEN
-    if DATA_VOLUME in found:
+    if DATA_VOLUME in found and all(one["name"] != DATA_VOLUME for one in own["volumes"]):
         yield f"spec.volumes[{DATA_VOLUME}]", found[DATA_VOLUME], "it is the name of each member's own volume"
 
 

@@ -18,6 +18,7 @@ from typing import Final
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.members.learners import LearnerKind
+from rocketmq_operator.api.pods.storage import GroupStorage
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.objects import Json, Owner
 from rocketmq_operator.plan.common.parts import digest
@@ -103,13 +104,25 @@ def learner_set(
     return stateful_set(owner, spec, _pod_set(owner, spec, kind), replicas, pod, digest(*files.values()))
 
 
+def learner_storage(spec: BrokerGroupSpec) -> GroupStorage:
+    """Return the volumes of learners: as the group's, with a size and a class of their own if they have them.
+
+    A VolumeAttributesClass belongs to a driver, so it does not follow to volumes of another class.
+    """
+    own = spec.learners.storage
+    if own is None:
+        return spec.storage
+    changes = {"size": own.size, "storage_class_name": own.storage_class_name}
+    return spec.storage.model_copy(update=changes | {"volume_attributes_class_name": None})
+
+
 def _pod_set(owner: Owner, spec: BrokerGroupSpec, kind: LearnerKind) -> PodSet:
     is_broker, name = kind is LearnerKind.BROKER, learner_set_name(owner.name, kind)
     return PodSet(
         name,
         LEARNER if is_broker else LOG_REPLICA,
         name,
-        spec.learners.storage or spec.storage,
+        learner_storage(spec),
         spec.learners.placement or spec.placement,
         broker_shape(spec) if is_broker else log_shape(spec),
     )
@@ -130,4 +143,4 @@ def _files(
         "syncFromLastFile": str(from_newest).lower(),
     }
     text = broker_conf(owner, spec, cluster) + properties(learner)
-    return {LEARNER_CONF: text, _SCRIPT: learner_start(has_users=cluster.has_users)}
+    return {LEARNER_CONF: text, _SCRIPT: learner_start(spec, has_users=cluster.has_users)}

@@ -1,6 +1,7 @@
 """The steps for learners: their sets get the spec at once, and pods of an older revision go one at a time.
 
 No promise of the group depends on a learner, so these steps ask neither the controllers nor other members.
+A group that hibernates has no pods of learners.
 """
 
 from rocketmq_operator.api.members.learners import LearnerKind
@@ -17,7 +18,9 @@ from rocketmq_operator.plan.pods.observed import ObservedPod, of_older_revision
 def learner_plan(observed: ObservedGroup) -> ResourcePlan:
     """Return what brings the learners to the spec."""
     sets = _sets(observed)
-    return sets if sets.wait is not None or sets.steps else _roll(observed)
+    if observed.spec.hibernated or sets.wait is not None or sets.steps:
+        return sets
+    return _roll(observed)
 
 
 def _sets(observed: ObservedGroup) -> ResourcePlan:
@@ -26,7 +29,7 @@ def _sets(observed: ObservedGroup) -> ResourcePlan:
     learners, wanted = observed.spec.learners, []
     for kind in LearnerKind:
         live = observed.child("StatefulSet", learner_set_name(observed.owner.name, kind))
-        count = learners.count if kind is learners.kind else 0
+        count = learners.count if kind is learners.kind and not observed.spec.hibernated else 0
         if live is None and not count:
             continue
         body = learner_set(

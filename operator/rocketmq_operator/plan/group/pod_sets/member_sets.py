@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
-from rocketmq_operator.api.common import DeletionPolicy, Placement, StorageSpec
+from rocketmq_operator.api.common import DeletionPolicy, Placement
+from rocketmq_operator.api.pods.storage import GroupStorage
 from rocketmq_operator.plan.common import parts
 from rocketmq_operator.plan.common.objects import Json, Owner, belonging_labels, child, selector_labels
 from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
+from rocketmq_operator.plan.group.pod_sets.containers import LOG_REPLICA
+from rocketmq_operator.plan.pods.volumes import claim_templates, with_volumes
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +21,7 @@ class PodSet:
         name: its name.
         component: what its pods are.
         instance: tells its pods from those of the group's other sets of the same component.
-        storage: the volume of each pod.
+        storage: the volumes of each pod.
         placement: where its pods run.
         shape: a person's wishes for its pods.
     """
@@ -26,13 +29,18 @@ class PodSet:
     name: str
     component: str
     instance: str
-    storage: StorageSpec
+    storage: GroupStorage
     placement: Placement
     shape: PodShape
 
     def labels(self, owner: Owner, spec: BrokerGroupSpec) -> dict[str, str]:
         """Return the labels of the set and its pods."""
         return selector_labels(self.component, self.instance) | belonging_labels(spec.cluster, owner.name)
+
+    @property
+    def are_brokers(self) -> bool:
+        """Whether the pods are brokers, and not log replicas."""
+        return self.component != LOG_REPLICA
 
 
 def member_pod(owner: Owner, container: Json, user: int, hosts: Mapping[str, str]) -> Json:
@@ -63,6 +71,9 @@ def stateful_set(
     """
     labels = pod_set.labels(owner, spec)
     apart_from = belonging_labels(spec.cluster, owner.name)
+    brokers, storage = pod_set.are_brokers, pod_set.storage
+    pod = with_volumes(pod, storage, brokers=brokers)
+    claims = claim_templates(storage, apart_from, brokers=brokers)
     placed = parts.with_placement(pod, pod_set.placement, apart_from)
     when_deleted = "Delete" if spec.deletion_policy is DeletionPolicy.DELETE else "Retain"
     return child(
@@ -78,8 +89,6 @@ def stateful_set(
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": "Retain"},
             "selector": {"matchLabels": selector_labels(pod_set.component, pod_set.instance)},
             "template": shaped(parts.pod_template(labels, configuration, placed), pod_set.shape),
-            "volumeClaimTemplates": [
-                parts.claim_template(pod_set.storage.size, pod_set.storage.storage_class_name, apart_from)
-            ],
+            **({"volumeClaimTemplates": claims} if claims else {}),
         },
     )

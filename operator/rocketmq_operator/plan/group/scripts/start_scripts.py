@@ -8,6 +8,7 @@ from rocketmq_operator.plan.common.java import JAVA_START, JAVA_STOP, JAVA_WAIT
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE
 from rocketmq_operator.plan.group.companion import HELD_AFTER_S, has_lease, until_port_is_free
 from rocketmq_operator.plan.group.scripts.lease_guard import OWN_GROUP, TAKE_BASH, lease_guard
+from rocketmq_operator.plan.pods.logs import java_logs
 
 FIND_ADDRESS: Final = f"""address=
 while IFS== read -r name value; do
@@ -66,18 +67,19 @@ def broker_start(spec: BrokerGroupSpec, *, has_users: bool) -> str:
     if has_lease(spec):
         run = OWN_GROUP + JAVA_START + lease_guard(names.LEASE_PORT)
     first = TAKE_BASH if has_lease(spec) else ""
-    start = configured("broker.conf", has_users=has_users)
+    start = configured("broker.conf", spec, has_users=has_users)
     return f"#!/bin/sh\n{first}{start}{FIND_PROGRAM}{run}{_AFTER_BROKER}"
 
 
-def learner_start(*, has_users: bool) -> str:
+def learner_start(spec: BrokerGroupSpec, *, has_users: bool) -> str:
     """Return the start script of learners that are brokers: without a lease, because none becomes master."""
-    start = configured(LEARNER_CONF, has_users=has_users)
+    start = configured(LEARNER_CONF, spec, has_users=has_users)
     program = f'program=mqbroker\nset -- -c "$config"\n{JAVA_STOP}'
     return f"#!/bin/sh\n{start}{program}{JAVA_START}{_AFTER_BROKER}"
 
 
-def configured(file: str, *, has_users: bool) -> str:
-    """Return the part that makes a broker's configuration from a file of the ConfigMap."""
+def configured(file: str, spec: BrokerGroupSpec, *, has_users: bool) -> str:
+    """Return the part that makes a broker's configuration from a file of the ConfigMap, and sends its log."""
     add = f'cat {names.CONFIG_PATH}/{file} >"$config"\n{_ADD_ADDRESSES}'
-    return _FIND_CONFIG + (_PRIVATE_FILE + add + _CREDENTIALS if has_users else add)
+    made = _PRIVATE_FILE + add + _CREDENTIALS if has_users else add
+    return _FIND_CONFIG + made + java_logs(spec.log_level)

@@ -42,5 +42,5 @@ def static_start(spec: BrokerGroupSpec, *, has_users: bool) -> str:
 printf 'brokerId=%s\\nbrokerRole=%s\\n' "${{POD_NAME##*-}}" "$role" >>"$config"
 mkdir -p "{STATIC_MARK.rpartition("/")[0]}" && : >"{STATIC_MARK}"
 """
-    start = configured("broker.conf", has_users=has_users) + roles
+    start = configured("broker.conf", spec, has_users=has_users) + roles
     return f'#!/bin/sh\n{start}{FIND_PROGRAM}{JAVA_START}{JAVA_WAIT}exit "$code"\n'

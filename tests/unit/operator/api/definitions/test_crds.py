@@ -154,6 +154,8 @@ def test_each_rule_has_a_text_that_names_something(kind: str) -> None:
     for rule in rules:
         assert "self" in rule["messageExpression"]
         assert "\n" not in rule["messageExpression"] + rule["rule"]
+        # An apostrophe in a text would end it, and the API server would refuse the definition.
+        assert rule["messageExpression"].replace("\\'", "").count("'") % 2 == 0
         assert rule["reason"] in {"FieldValueInvalid", "FieldValueForbidden"}
 
 

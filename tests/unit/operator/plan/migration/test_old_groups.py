@@ -68,3 +68,18 @@ async def test_requests_to_signed_brokers_have_the_credentials_of_whom_they_ask(
     first = next(iter(world.kube.credentials.items()))
     assert first[1] == "old-admin"
     assert first[0].endswith("--credentials=/etc/rocketmq-credentials")
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"storage": {"size": "20Gi", "ephemeral": True}}, "storage.ephemeral"),
+        ({"hibernated": True}, "hibernated"),
+    ],
+)
+async def test_a_group_that_would_leave_the_volumes_is_refused(fields: dict[str, Any], field: str) -> None:
+    world = MigrationWorld()
+    world.spec.update(fields)
+    with pytest.raises(RequestError, match=f"spec.{field} of the BrokerGroup is true"):
+        await _migrate(world)
+    assert [task for task in world.kube.tasks if not task.startswith("survey")] == []
