@@ -42,19 +42,23 @@ def _owned_keys(field: str) -> Rule:
 _EPHEMERAL_WHY: Final = "an ephemeral volume is an emptyDir of the pod: remove it, or set ephemeral to false"
 
 
-def _without_claim(field: str, attribute: str, in_cel: str, shown: Callable[[Any], str]) -> Rule:
+def _without_claim(
+    field: str, attribute: str, in_cel: str, shown: Callable[[Any], str], arguments: str = ""
+) -> Rule:
     """Return the rule that a field of claims is absent without claims.
 
     Args:
         field: in the spec.
         attribute: the same on the model.
-        in_cel: CEL of the text that shows the field's value.
+        in_cel: the part of a text in CEL that shows the field's value.
         shown: the same in Python.
+        arguments: what follows the whole text: a call of `format`, whose result must be the whole message.
+            The API server takes that result for endless if more is added to it.
     """
     return Rule(
         name="NoClaim",
         expression=f"!self.ephemeral || !has(self.{field})",
-        message=f"'storage.ephemeral is true with storage.{field} ' + {in_cel} + ': {_EPHEMERAL_WHY}'",
+        message=f"'storage.ephemeral is true with storage.{field} {in_cel}: {_EPHEMERAL_WHY}'" + arguments,
         holds=lambda spec: not spec.ephemeral or getattr(spec, attribute) is None,
         problem=lambda spec: (
             f"storage.ephemeral is true with storage.{field} {shown(getattr(spec, attribute))}: "
@@ -66,8 +70,8 @@ def _without_claim(field: str, attribute: str, in_cel: str, shown: Callable[[Any
 
 def _without_entries(field: str) -> Rule:
     """Return the rule that a map of claims is absent without claims."""
-    in_cel = f"'of %d entries'.format([self.{field}.size()])"
-    return _without_claim(field, field, in_cel, lambda given: f"of {len(given)} entries")
+    arguments = f".format([self.{field}.size()])"
+    return _without_claim(field, field, "of %d entries", lambda given: f"of {len(given)} entries", arguments)
 
 
 class TieredStorage(SpecModel):
@@ -102,16 +106,16 @@ class GroupStorage(StorageSpec):
         ),
         _owned_keys("labels"),
         _owned_keys("annotations"),
-        _without_claim("storageClassName", "storage_class_name", "self.storageClassName", str),
+        _without_claim("storageClassName", "storage_class_name", "' + self.storageClassName + '", str),
         _without_claim(
             "volumeAttributesClassName",
             "volume_attributes_class_name",
-            "self.volumeAttributesClassName",
+            "' + self.volumeAttributesClassName + '",
             str,
         ),
         _without_entries("labels"),
         _without_entries("annotations"),
-        _without_claim("tiered", "tiered", "'of ' + self.tiered.size", lambda given: f"of {given.size}"),
+        _without_claim("tiered", "tiered", "of ' + self.tiered.size + '", lambda given: f"of {given.size}"),
     )
 
     ephemeral: bool = False
