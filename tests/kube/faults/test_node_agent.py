@@ -37,7 +37,7 @@ async def test_a_lost_node_is_noticed_at_once_and_connections_to_it_are_reset(re
             await as_shown(cluster, command)
 
         async def named() -> bool:
-            return "members on this node: orders" in await _logs(agents)
+            return "members on this node: main/orders" in await _logs(agents)
 
         await until("an agent names members of its node", named, 120.0)
         for number, fault in enumerate((CUT, FREEZE)):
