@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from lupa import lua51
+from lupa import lua51  # type: ignore[import-untyped] # lupa ships no types
 
 from testkit.tree.files import ROOT
 
