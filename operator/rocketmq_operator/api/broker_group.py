@@ -248,9 +248,9 @@ class BrokerGroupSpec(SpecModel):
     failover: FailoverTiming = FailoverTiming()
     """When the controllers declare a silent master dead."""
     log_level: LogLevel | None = None
-    """Least level of the log lines of brokers, companions, log replicas and learners; a change needs no
-    restart. Brokers then log to standard output, for which the first level restarts them once. Without a
-    level brokers log to files, and the others at Info."""
+    """Least level of the log lines of brokers, companions, log replicas and learners. Brokers then log to
+    standard output, for which the first level restarts them once; they take another level when they start,
+    and the others while they run. Without a level brokers log to files, and the others at Info."""
     deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
     """What becomes of the volumes when the group is deleted."""
     hibernated: bool = False

@@ -241,9 +241,10 @@ class RocketMQClusterSpec(SpecModel):
     authorization: Authorization = Authorization()
     """How brokers decide what a client may do."""
     log_level: LogLevel | None = None
-    """Least level of the log lines of controllers, name servers, proxies and route fronts; a change needs no
-    restart. Name servers and proxies then log to standard output, for which the first level restarts them
-    once. Without a level they log to files, and the others at Info."""
+    """Least level of the log lines of controllers, name servers, proxies and route fronts. Name servers and
+    proxies then log to standard output, for which the first level restarts them once; they take another level
+    when they start, and the others while they run. Without a level they log to files, and the others at
+    Info."""
     paused: bool = False
     """Whether the operator only looks and reports, and changes nothing."""
 
