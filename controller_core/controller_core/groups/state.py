@@ -193,10 +193,12 @@ class GroupsState:
             raise AmbiguousGroupError(broker_name, tuple(key.cluster for key in keys))
         return self._groups[keys[0]] if keys else None
 
-    def find_one(self, broker_name: str, cluster: str = "") -> Group | None:
+    def find_one(
+        self, broker_name: str, cluster: str = "", fits: Callable[[Group], bool] | None = None
+    ) -> Group | None:
         """As `find`, for those to whom a name of several clusters is as good as none."""
         try:
-            return self.find(broker_name, cluster)
+            return self.find(broker_name, cluster, fits)
         except AmbiguousGroupError:
             return None
 
@@ -204,10 +206,7 @@ class GroupsState:
         """Return the group that applying a command now would change; None for none or several."""
         if isinstance(command, ImportGroups):
             return None
-        try:
-            return self.find(command.broker_name, command.cluster, _fits(command))
-        except AmbiguousGroupError:
-            return None
+        return self.find_one(command.broker_name, command.cluster, _fits(command))
 
     def is_ambiguous(self, broker_name: str) -> bool:
         """Say whether several clusters have a group of this name."""
