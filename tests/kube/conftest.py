@@ -2,13 +2,15 @@
 
 import asyncio
 import os
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from rocketmq_operator.api.definitions.crds import custom_resource_definitions
 from testkit.kube import audit
-from testkit.kube.kubectl import Cluster, KubeError
+from testkit.kube.kubectl import Cluster, KubeError, kubectl_now
 from testkit.kube.pods.load_pod import ONE_OF_EACH_THREAD, LoadPod
 from testkit.kube.release import NAMESPACE, ROCKETMQ_IMAGE, Release, install, remove
 from testkit.rocketmq.load import LoadSettings
@@ -40,6 +42,25 @@ def whole_run(request: pytest.FixtureRequest) -> bool:
     here = {path.name for path in Path(__file__).parent.rglob("test_*.py")}
     options = request.config.option
     return here <= chosen and not options.markexpr and not options.keyword
+
+
+@pytest.fixture(scope="module")
+def definitions() -> None:
+    """Apply the definitions once for all cases of a module: no case changes them."""
+    every = custom_resource_definitions()
+    listed = {"apiVersion": "v1", "kind": "List", "items": every}
+    kubectl_now("apply", "--server-side", "--force-conflicts", "-f", "-", body=listed)
+    names = [f"crd/{definition['metadata']['name']}" for definition in every]
+    kubectl_now("wait", "--for=condition=Established", *names, "--timeout=30s")
+
+
+@pytest.fixture
+def namespace(definitions: None) -> Iterator[str]:
+    """Make a namespace without an operator."""
+    name = f"bare-{uuid.uuid4().hex[:8]}"
+    kubectl_now("create", "namespace", name)
+    yield name
+    kubectl_now("delete", "namespace", name, "--wait=false")
 
 
 @pytest.fixture(scope="session")

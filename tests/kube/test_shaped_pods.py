@@ -1,8 +1,6 @@
 """Pods with every setting on a real API server: it takes them, and keeps each field as it was written."""
 
 import json
-import os
-import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +10,10 @@ import pytest
 
 from rocketmq_operator.plan.common.rewritten_fields import differences
 from rocketmq_operator.plan.common.shaping.override import merge_pod
+from testkit.kube.kubectl import kubectl_now
 from testkit.worlds.pod_cases import EVERY_SETTING
 from testkit.worlds.pod_templates import PATHS, template, workloads
 
-KUBECONFIG = os.environ.get("RMQHA_KUBECONFIG", "")
 Json = dict[str, Any]
 OVERRIDE: Final[Json] = {
     "metadata": {"annotations": {"example.com/late": "yes"}},
@@ -37,17 +35,6 @@ OVERRIDE: Final[Json] = {
         "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": 1073741824}}],
     },
 }
-
-
-def _kubectl(*arguments: str, body: Json | None = None) -> str:
-    return subprocess.run(
-        ["kubectl", "--kubeconfig", KUBECONFIG, *arguments],
-        input=None if body is None else json.dumps(body),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    ).stdout
 
 
 PATCHES: Final[dict[str, Json]] = {
@@ -92,16 +79,16 @@ def test_an_override_does_as_kubectl_does(case: str, tmp_path: Path) -> None:
     )
     patch = json.dumps({"spec": PATCHES[case]})
     arguments = ["patch", "--local", "-f", str(tmp_path / "pod.json"), "--type=strategic", "-p", patch]
-    patched = json.loads(_kubectl(*arguments, "-o", "json"))["spec"]
+    patched = json.loads(kubectl_now(*arguments, "-o", "json").stdout)["spec"]
     assert _unordered(merge_pod(spec, PATCHES[case])) == _unordered(patched)
 
 
 @pytest.fixture(scope="module")
 def namespace() -> Iterator[str]:
     name = f"shaped-pods-{uuid.uuid4().hex[:8]}"
-    _kubectl("create", "namespace", name)
+    kubectl_now("create", "namespace", name)
     yield name
-    _kubectl("delete", "namespace", name, "--wait=false")
+    kubectl_now("delete", "namespace", name, "--wait=false")
 
 
 @pytest.mark.parametrize("component", list(PATHS))
@@ -112,5 +99,5 @@ def test_the_api_server_keeps_every_setting_as_it_was_written(component: str, na
     body = workloads(cluster, group)[component]
     metadata = {**body["metadata"], "namespace": namespace}
     body = {**body, "metadata": {key: value for key, value in metadata.items() if key != "ownerReferences"}}
-    applied = _kubectl("apply", "--server-side", "--dry-run=server", "-f", "-", "-o", "json", body=body)
-    assert list(differences(json.loads(applied), body)) == []
+    applied = kubectl_now("apply", "--server-side", "--dry-run=server", "-f", "-", "-o", "json", body=body)
+    assert list(differences(json.loads(applied.stdout), body)) == []

@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -58,6 +59,24 @@ async def run(
     if process.returncode != 0:
         raise KubeError(f"{' '.join(command)}: {process.returncode}\n{complaint.decode(errors='replace')}")
     return printed
+
+
+def kubectl_now(
+    *arguments: str, body: Json | None = None, check: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Call kubectl on the cluster of RMQHA_KUBECONFIG, for tests without a loop; `body` is its input.
+
+    Raises:
+        subprocess.CalledProcessError: it failed, and `check` is set.
+    """
+    return subprocess.run(
+        [program("kubectl") or "kubectl", "--kubeconfig", os.environ["RMQHA_KUBECONFIG"], *arguments],
+        input=None if body is None else json.dumps(body),
+        capture_output=True,
+        text=True,
+        check=check,
+        timeout=CALL_TIMEOUT_S,
+    )
 
 
 class Cluster:
