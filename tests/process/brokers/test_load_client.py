@@ -59,7 +59,7 @@ async def test_a_restart_of_the_broker_shows_as_one_gap_and_loses_nothing(
     settings = LoadSettings(threads=2, rate=200, poll_name_server_ms=300, send_timeout_ms=500)
     async with LoadClient(await jars(), name_server.address, "Load", tmp_path / "load", settings) as load:
         await load.wait_for_acknowledged(100, SENDS_WITHIN_S)
-        await broker.stop()
+        await broker.shut_down()
         stopped_ns = time.time_ns()
         await broker.start(BOOT_S_MAX)
         await load.wait_for_acknowledged(100, SENDS_WITHIN_S, after_ns=time.time_ns())

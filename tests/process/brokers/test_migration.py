@@ -71,7 +71,7 @@ async def test_a_master_and_its_slave_go_on_with_all_that_they_had(old: OldGroup
     assert (before["broker_id"], other["broker_id"]) == (0, 1)
     assert (before["permission"], before["store"]) == (4, str(old.volume("master") / OLD_STORE))
     for broker in (master, slave):
-        await broker.stop()
+        await broker.shut_down()
 
     verdicts = [await old.verify(name) for name in ("master", "slave")]
     assert [one["max_offset"] for one in verdicts] == [end_offset, end_offset]
@@ -90,7 +90,7 @@ async def test_a_master_and_its_slave_go_on_with_all_that_they_had(old: OldGroup
     assert {queue: offset for queue, offset in _ends(sends).items() if _begins(more)[queue] < offset} == {}
     assert await _unexpected_and_lost(old, [*sends, *more], "read") == (0, 0)
     for broker in (new_slave, new_master):
-        await broker.stop()
+        await broker.shut_down()
     for broker in (new_slave, new_master):
         entries = [(entry.epoch, entry.start_offset) for entry in read_epochs(broker.store)]
         assert entries[:2] == [(0, 0), (1, end_offset)]
@@ -120,13 +120,13 @@ async def _apart(old: OldGroup, *, slave_has_others: bool) -> list[Send]:
     await old.until_equal(master, slave)
     async with asking(slave) as asker:
         await wait_known(asker, lambda known: TOPIC in (names(TOPICS, known.get(TOPICS, b"")) or ()))
-    await slave.stop()
+    await slave.shut_down()
     sends += await old.send(200)
-    await master.stop()
+    await master.shut_down()
     if slave_has_others:
         alone = await old.start_old("slave", MASTER)
         await old.send(400)
-        await alone.stop()
+        await alone.shut_down()
     return sends
 
 
@@ -177,7 +177,7 @@ async def test_dledger_is_left_when_all_is_read_and_leaves_topics_and_groups(old
     assert before["broker_id"] == 0
     await old.permit("read", broker)
     await old.until_permissions(4)
-    await broker.stop()
+    await broker.shut_down()
     await old.adopt("master", "metadata")
     left = {path.name for path in broker.store.rglob("*") if path.is_file()}
     assert left == {"topics.json", "subscriptionGroup.json"}
@@ -204,7 +204,7 @@ async def test_a_master_whose_oldest_file_is_gone_serves_a_slave_that_begins_emp
     """
     master = await old.start_old("master", MASTER)
     await old.send(700)
-    await master.stop()
+    await master.shut_down()
     log = old.volume("master") / OLD_STORE / "commitlog"
     oldest, *others = sorted(path for path in log.iterdir() if path.name.isdigit())
     assert others

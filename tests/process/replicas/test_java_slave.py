@@ -53,7 +53,7 @@ async def written_store(jar_directory: Path, directory: Path, name_server: NameS
             await load.wait_for_acknowledged(1000, SYNC_TIMEOUT_S)
             await load.stop()
     finally:
-        await broker.stop()
+        await broker.shut_down()
     store = ReplicaStore(broker.store, FILE_BYTES)
     ends = RecordEnds(store.log.layout)
     part_offset = ends.record_end(FILE_BYTES, FILE_BYTES + FILE_BYTES // 2)

@@ -130,7 +130,7 @@ async def test_a_broker_on_a_seeded_store_is_sent_only_what_its_master_wrote_sin
         # does not count it as a record.
         assert copied_offset - RECORD_BYTES_MAX < min(began) <= copied_offset
         assert log_prefix_equal(made.master.store / "commitlog", made.slave.store / "commitlog", max_offset)
-        await made.slave.stop()
+        await made.slave.shut_down()
         found = await printed_by(verify_command(made.slave.store))
         assert found["max_offset"] == max_offset
         assert found["messages"] >= stats.acknowledged

@@ -214,6 +214,6 @@ class DemoCluster:
         """End every process that was started; never raises for one that has ended."""
         await self.stop_measuring()
         members = [self.replica, *(broker.process for broker in self.brokers)]
-        await asyncio.gather(*(process.stop() for process in members))
+        await asyncio.gather(*(process.kill() for process in members))
         await asyncio.gather(self.name_server.stop(), self.controllers.stop())
         await asyncio.gather(*(relay.stop() for relays in self._relays for relay in relays))
