@@ -31,6 +31,7 @@ _GOOD_CLUSTER: Final[Mapping[str, str]] = {
     "QuorumHealthy": "True",
     "ProxyReady": "True",
     "ListenersReady": "True",
+    "InSync": "True",
     "Progressing": "False",
     "VersionSound": "True",
     "PodsAccepted": "True",

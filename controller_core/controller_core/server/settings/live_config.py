@@ -103,11 +103,19 @@ class LiveConfig:
         values = keys.INERT_DEFAULTS | self._given
         for field in dataclasses.fields(Settings):
             info: KeyInfo = field.metadata["info"]
-            value = getattr(self.settings, field.name)
-            text = str(value).lower() if isinstance(value, bool) else str(value)
+            text = self._text(field.name)
             values[info.key] = "********" if info.secret and text else text
         values["listenPort"] = str(self.settings.self_peer.port)
         return properties.write(values)
+
+    def changes(self) -> dict[str, str]:
+        """Return each live setting that request 1009 has set, in any run, with its value."""
+        names = {field.metadata["info"].key: field.name for field in dataclasses.fields(Settings)}
+        return {key: self._text(names[key]) for key in sorted(self._changed) if key in names}
+
+    def _text(self, name: str) -> str:
+        value = getattr(self.settings, name)
+        return str(value).lower() if isinstance(value, bool) else str(value)
 
     def _is_known(self, key: str) -> bool:
         return key in self._infos or key in keys.INERT_DEFAULTS or key in keys.DERIVED_KEYS

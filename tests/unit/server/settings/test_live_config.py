@@ -69,6 +69,17 @@ def test_changes_survive_a_restart(tmp_path: Path) -> None:
     assert again.settings.scan_inactive_master_interval_ms == 4000
 
 
+def test_a_change_is_told_apart_from_the_start_file_also_after_a_restart(tmp_path: Path) -> None:
+    live = _live(tmp_path, notifyBrokerRoleChanged="false")
+    assert live.changes() == {}
+    live.update("enableElectUncleanMaster=true\nnodeTimeoutMs=0700\nprocessReadEvent=true\ncolour=blue")
+    live.save()
+    again = _live(tmp_path)
+    again.restore()
+    changed = {"enableElectUncleanMaster": "true", "nodeTimeoutMs": "700"}
+    assert (live.changes(), again.changes()) == (changed, changed)
+
+
 def test_saving_into_the_start_file_keeps_its_other_keys(tmp_path: Path) -> None:
     path = tmp_path / "controller.conf"
     path.write_text("controllerDLegerGroup=g\n")

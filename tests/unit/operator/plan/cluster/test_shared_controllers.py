@@ -31,6 +31,7 @@ async def test_no_controllers_are_made_and_the_status_says_whose_they_are() -> N
     assert world.condition_there("Ready")[:2] == ("True", "Serving")
     assert world.condition_there("QuorumHealthy")[:2] == ("True", "OfAnotherCluster")
     assert world.condition_there("CertificatesValid")[1] == "OfAnotherCluster"
+    assert world.condition_there("InSync")[:2] == ("Unknown", "OfAnotherCluster")
     provider = world.status("RocketMQCluster", MAIN)
     assert provider["controllersUsedBy"] == [f"{NAMESPACE}/{SECOND}"]
     assert "controllersOf" not in provider or provider["controllersOf"] == ""
