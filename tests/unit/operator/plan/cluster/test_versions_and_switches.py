@@ -9,7 +9,10 @@ from pydantic import ValidationError
 from controller_core.server.settings.properties import parse
 from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
 from rocketmq_operator.api.conditions import Condition
-from testkit.worlds.operator import OperatorWorld
+from rocketmq_operator.plugin.queries import observe_group
+from rocketmq_operator.plugin.rendering import explain_lines
+from testkit.memory.membership import NAMESPACE
+from testkit.worlds.operator import GROUP, OperatorWorld
 
 THREE = {"logReplicas": 1}
 
@@ -61,6 +64,8 @@ async def test_a_switch_that_mqadmin_changed_shows_as_drift_until_spec_and_contr
         "main-controller-1, enableElectUncleanMaster is true, not false: change the spec, or change it back"
     )
     assert world.condition("Ready", "RocketMQCluster", "main")[0] == "True"
+    explained = "\n".join(explain_lines(await observe_group(world.kube, NAMESPACE, GROUP)))
+    assert "InSync is False (Drifted)" in explained
     world.controllers.membership.changed_settings["n1"] = {"enableElectUncleanMaster": "false"}
     await world.settle()
     assert in_sync(world).reason == "Applied"
