@@ -93,6 +93,15 @@ def test_only_the_collector_gets_a_token_and_it_takes_its_options() -> None:
     assert taken.kubelet_insecure_tls is True
 
 
+@pytest.mark.parametrize(("settings", "found"), [((), ""), (('measure.controllersOf="shared"',), "shared")])
+def test_the_collector_follows_the_controllers_that_the_cluster_uses(
+    settings: tuple[str, ...], found: str
+) -> None:
+    containers = _measure(_rendered(*settings))["containers"]
+    collector = next(one for one in containers if one["name"] == "collector")
+    assert parser("collect").parse_args(collector["args"]).controllers_of == found
+
+
 @pytest.mark.parametrize("setting", ["measure.kubelet.enable=true", 'measure.kubernetesEvents="yes"'])
 def test_a_wrong_value_is_refused(setting: str) -> None:
     with pytest.raises(KubeError, match="kube"):

@@ -62,7 +62,7 @@ def serve_until_signalled(path: Path | None, overrides: Sequence[str]) -> int:
     follow_log_level(settings.log_level)
     for warning in warnings:
         _log.warning(warning)
-    live = LiveConfig(settings, given)
+    live = LiveConfig(settings, given, path)
     live.restore()
     _search_garbage_seldom()
     raise_open_files()

@@ -1,10 +1,12 @@
 """Questions of several commands: to a broker about itself, to the controllers about its group.
 
-Source: AdminBrokerProcessor.java (26, 28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
+Source: AdminBrokerProcessor.java (26, 28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006),
+ControllerRequestProcessor.java (1010) 5.4.0.
 """
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from typing import Final
 
 from controller_core.channel.asking import Asker, AskError
 from controller_core.channel.refusals import refusal
@@ -28,6 +30,9 @@ from ha_sidecar.decisions.broker_facts import (
     broker_facts,
     group_facts,
 )
+
+SETTINGS_WITHIN_S: Final = 0.5
+_UNCLEAN: Final = b"enableElectUncleanMaster=true"
 
 
 class UnknownGroupError(AskError):
@@ -92,6 +97,20 @@ async def ask_groups(
     if answer.code != ResponseCode.SUCCESS:
         raise AskError(refusal("request 1006", answer), answer.code)
     return BrokerReplicasInfo.decode(answer.body).replicas_info_table
+
+
+async def may_elect_uncleanly(controllers: Controllers) -> bool | None:
+    """Return whether the controllers' leader allows unclean elections now; None if it does not tell in time.
+
+    The leader is the one that a majority of the controllers names: its setting decides elections.
+    """
+    question = RemotingCommand.request(RequestCode.GET_CONTROLLER_CONFIG)
+    try:
+        async with asyncio.timeout(SETTINGS_WITHIN_S):
+            answer = await controllers.ask(question)
+    except (ControllersUnavailableError, TimeoutError):
+        return None
+    return _UNCLEAN in answer.body.splitlines() if answer.code == ResponseCode.SUCCESS else None
 
 
 def groups_question(cluster: str, groups: Collection[str]) -> RemotingCommand:

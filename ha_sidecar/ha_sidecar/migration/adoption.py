@@ -3,7 +3,8 @@
     keep      the log, its queues, topics, groups and offsets stay; the store moves to where our brokers
               have theirs; its old identity goes; an epoch file is written
     empty     the store goes: its broker copies the group's log from its master
-    metadata  all goes but topics and subscription groups: what a log in DLedger's format leaves behind
+    metadata  all goes but topics, subscription groups, and users with their rights: what a log in DLedger's
+              format leaves behind
 
 **The epoch file.** Without one, a log lacks a history that two brokers could compare. A slave whose list is
 empty cuts nothing and goes on at the end of its own log, whatever is in it; a master without an entry for its
@@ -18,7 +19,8 @@ its store for that.
 Each part may be done again: a process that was killed goes on where it was. Nothing outside the store is
 touched.
 
-Source: AutoSwitchHAClient.doTruncate, EpochFileCache.appendEntry, DefaultMessageStore.load 5.5.0; RocketMQ's
+Source: AutoSwitchHAClient.doTruncate, EpochFileCache.appendEntry, DefaultMessageStore.load,
+LocalAuthenticationMetadataProvider, LocalAuthorizationMetadataProvider 5.5.0; RocketMQ's
 docs/cn/controller/deploy.md, upgrade.
 """
 
@@ -52,7 +54,8 @@ BEFORE_CONTROLLERS: Final = EpochList.of((0, 0))
 NOT_OF_STORE: Final = frozenset({STORE, "lost+found"})
 """What lies beside a store that is its volume's root."""
 OLD_IDENTITY: Final = (EPOCH_FILE, EPOCH_FILE_BACKUP, IDENTITY_FILE, TEMPORARY_FILE, NOTE_FILE, LOCK_FILE)
-METADATA_KEPT: Final = ("topics.json", "subscriptionGroup.json")
+METADATA_KEPT: Final = ("topics.json", "subscriptionGroup.json", "users", "acls")
+"""In the directory of a store's metadata; the last two are directories of RocksDB (ACL 2.0)."""
 
 
 class KeepMode(StrEnum):

@@ -45,8 +45,8 @@ class ReplicaConfig:
             time that the master's `fileReservedTime` says now.
         disk_drop_percent: above this use of the disk the oldest files go whatever their age.
         disk_refuse_percent: above this nothing more is received, so that the disk does not run full.
-        unclean_election: set it if the controllers allow unclean elections; a restarted master is then not
-            trusted.
+        unclean_election: whether the controllers allow unclean elections, as long as they do not tell it; a
+            restarted master is then not trusted.
         sync_from_last_file: a replica without a log begins with the master's newest file, and never gets the
             older ones.
         learner: copy without being counted: the replica never enters the SyncStateSet, no write waits for it,

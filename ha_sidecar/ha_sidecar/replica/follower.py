@@ -94,11 +94,13 @@ class Follower:
         before_link: Callable[[], Awaitable[None]],
         link_ended: Callable[[], None],
         met_at: Callable[[MasterRole], Awaitable[str]],
+        ask_unclean: Callable[[], Awaitable[bool | None]],
     ) -> None:
         """Take the parts.
 
         `before_link` must be done before a master may receive an ack, `link_ended` hurries polls, and
-        `met_at` returns the address of a master's own process, as the controllers know it.
+        `met_at` returns the address of a master's own process, as the controllers know it. `ask_unclean` asks
+        the controllers whether they allow unclean elections; None if they do not tell.
         """
         self.link: HaLink | None = None
         self.refusal = ""
@@ -110,6 +112,8 @@ class Follower:
         self._wake_syncer: Final = wake_syncer
         self._before_link: Final = before_link
         self._direct_address: Final = met_at
+        self._ask_unclean: Final = ask_unclean
+        self._unclean_elections = config.unclean_election
         self._room: Final = asyncio.Event()
         self._refused: Final = asyncio.Event()
         self._link_ended: Final = link_ended
@@ -194,13 +198,14 @@ class Follower:
     async def _follow(self, role: MasterRole) -> None:
         address = await self._ask_ha_address(role)
         await self._before_link()
+        restarted_epoch = await self._restarted_epoch(role)
         await self._wait_until_allowed(role)
         ended: asyncio.Future[LinkEnd] = self._loop.create_future()
         observer = _Observer(self, role, ended)
         config = SlaveConfig(
             self._view.broker_id,
             self._config.mapped_file_bytes,
-            self._restarted_epoch(role),
+            restarted_epoch,
             self._start_at_file,
             async_learner=self._config.learner,
             sync_from_last_file=self._config.sync_from_last_file,
@@ -296,13 +301,17 @@ class Follower:
 
     # The one epoch for which a rewritten start is understood: the epoch of a master that was followed in it.
 
-    def _restarted_epoch(self, role: MasterRole) -> int | None:
+    async def _restarted_epoch(self, role: MasterRole) -> int | None:
         path = self._followed_path()
-        if self._config.unclean_election or not path.exists():
+        if not path.exists():
             return None
         followed = bounded_json.decode(path.read_bytes())
-        same = followed == {"epoch": role.epoch, "master_id": role.master_id}
-        return role.epoch if same else None
+        if followed != {"epoch": role.epoch, "master_id": role.master_id}:
+            return None
+        told = await self._ask_unclean()
+        if told is not None:
+            self._unclean_elections = told
+        return None if self._unclean_elections else role.epoch
 
     def _note_followed(self, role: MasterRole) -> None:
         text = json.dumps({"epoch": role.epoch, "master_id": role.master_id})

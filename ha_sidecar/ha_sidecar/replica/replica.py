@@ -20,6 +20,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Coroutine
+from functools import partial
 from typing import Final
 
 from controller_core.channel import ChannelError, Connection, Server, serve
@@ -43,7 +44,7 @@ from ha_sidecar.common.controllers import Controllers, ControllersUnavailableErr
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.http_server import HttpServer
 from ha_sidecar.common.identity import IdentityFiles
-from ha_sidecar.common.questions import ask_group, groups_question
+from ha_sidecar.common.questions import ask_group, groups_question, may_elect_uncleanly
 from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.decisions.metadata_tables import BY_CODE
 from ha_sidecar.replica import answers, registration
@@ -131,6 +132,7 @@ class LogReplica:
                 self._wait_heartbeat_answered,
                 self._watch.ask_often,
                 self._direct_address,
+                partial(may_elect_uncleanly, self._controllers),
             )
             _log.info("replica %d of %s/%s runs", self._view.broker_id, config.cluster, config.group)
             await self._run_tasks(

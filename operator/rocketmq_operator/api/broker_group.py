@@ -25,6 +25,7 @@ from rocketmq_operator.api.members.copies import (
     COPIES_OF_A_QUORUM,
     SET_FOR_COPIES,
     SET_FOR_WRITES,
+    SET_OF_ELECTIONS,
 )
 from rocketmq_operator.api.members.failover_timing import FailoverTiming
 from rocketmq_operator.api.members.learners import (
@@ -156,6 +157,7 @@ class BrokerGroupSpec(SpecModel):
         COPIES_IN_REACH,
         SET_FOR_WRITES,
         SET_FOR_COPIES,
+        SET_OF_ELECTIONS,
         NO_LEARNERS_IN_A_QUORUM,
         NOTHING_BESIDE_STATIC_ROLES,
         SWITCH_WITH_ONE_BROKER,
@@ -204,7 +206,7 @@ class BrokerGroupSpec(SpecModel):
     min_in_sync_replicas: Annotated[int, Field(ge=1, le=MEMBERS_MAX)] | None = None
     """How many members the SyncStateSet must have, or the master refuses writes. At most all members. With
     Quorum at least `inSyncReplicas`, with AllInSync at least 2: these are also what it is if it is left out,
-    and 1 with Async."""
+    and 1 with Async. Not with mode Static."""
     storage: GroupStorage
     """Volumes of each member, log replicas and learners included."""
     resources: Resources = Resources(cpu="1", memory="4Gi")

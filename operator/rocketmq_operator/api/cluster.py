@@ -283,9 +283,9 @@ class RocketMQClusterStatus(StatusModel):
     observed_generation: ObservedGeneration = 0
     """The generation that was acted on."""
     conditions: Conditions = ()
-    """Ready, QuorumHealthy, ProxyReady, ListenersReady, CertificatesValid, Progressing, Reconciling, Stalled,
-    VersionSound, PodsAccepted, Paused; DeletionHeld while a cluster that is being deleted has controllers in
-    use."""
+    """Ready, QuorumHealthy, ProxyReady, ListenersReady, CertificatesValid, InSync, Progressing, Reconciling,
+    Stalled, VersionSound, PodsAccepted, Paused; DeletionHeld while a cluster that is being deleted has
+    controllers in use."""
     version: Annotated[str, Field(max_length=32)] = ""
     """Version of RocketMQ that the spec requests."""
     leader: Annotated[str, Field(max_length=253)] = ""

@@ -31,12 +31,15 @@ _GOOD_CLUSTER: Final[Mapping[str, str]] = {
     "QuorumHealthy": "True",
     "ProxyReady": "True",
     "ListenersReady": "True",
+    "InSync": "True",
     "Progressing": "False",
     "VersionSound": "True",
     "PodsAccepted": "True",
     "Paused": "False",
 }
 """The same of a cluster."""
+_NOT_OF_THE_CLUSTER: Final = frozenset({"NotAsked", "OfAnotherCluster"})
+"""Reasons of a cluster's conditions that are not problems."""
 EVENTS_SHOWN_MAX: Final = 10
 
 
@@ -234,7 +237,7 @@ def _cluster_lines(view: GroupOverview) -> list[str]:
     wrong = [
         one
         for one in conditions
-        if _GOOD_CLUSTER.get(one.type, one.status) != one.status and one.reason != "NotAsked"
+        if _GOOD_CLUSTER.get(one.type, one.status) != one.status and one.reason not in _NOT_OF_THE_CLUSTER
     ]
     head = f"  its RocketMQCluster {view.cluster['metadata']['name']}:"
     return [head, *_problem_lines(wrong, view.now)] if wrong else []

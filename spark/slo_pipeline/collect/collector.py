@@ -145,7 +145,8 @@ class Collector:
         listed, cluster = self._listed.targets, self._settings.cluster
         found = Merged(listed)
         if cluster is not None:
-            found = merged(listed, self._pods.of(cluster.discover), cluster.cluster)
+            pods = self._pods.of(cluster.discover)
+            found = merged(listed, pods, cluster.cluster, cluster.controllers_of)
         gone = set(self._tasks) - set(found.targets)
         new = [target for target in found.targets if target not in self._tasks]
         for target in gone:

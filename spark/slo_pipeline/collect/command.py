@@ -64,6 +64,12 @@ def _add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
     )
     cluster.add_argument("--cluster", default="", metavar="NAME", help="of these, only those of one cluster")
     cluster.add_argument(
+        "--controllers-of",
+        default="",
+        metavar="NAME",
+        help="with --cluster: also the controllers of this cluster, which that one uses",
+    )
+    cluster.add_argument(
         "--kubernetes-events",
         action="extend",
         type=names,
@@ -103,6 +109,7 @@ def cluster_settings(args: argparse.Namespace) -> ClusterSettings | None:
         kubelets=_once(args.kubelet_metrics),
         discover=_once(args.discover),
         cluster=args.cluster,
+        controllers_of=args.controllers_of,
     )
 
 

@@ -4,11 +4,14 @@ What a migration promises is held against Java itself: nothing that was acknowle
 where they were, and a slave whose log is not its master's does not affect it.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from controller_core.access.signing import Credentials
+from controller_core.access.users import ListUsersRequestHeader, UserInfo, UserRequestHeader, decode_list
 from controller_core.remoting.codes import RequestCode
 from ha_sidecar.commitlog.store import read_epochs
 from ha_sidecar.decisions.metadata_comparison import OFFSETS, TOPICS, UpdateConsumerOffsetRequestHeader, names
@@ -25,16 +28,25 @@ from testkit.rocketmq.group_without_controllers import (
 )
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import Send, read_back
-from testkit.rocketmq.processes import NameServer
+from testkit.rocketmq.processes import JavaBroker, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
+ADMIN = Credentials("old-admin", "old-admin-password-1")
+CLERK = "clerk"
 KEPT = ("topics", "groups", "offsets", "consumed", "max_offset")
 
 
 @pytest.fixture
 async def old(tmp_path: Path, name_server: NameServer) -> AsyncIterator[OldGroup]:
     group = OldGroup(await jars(), tmp_path, name_server)
+    yield group
+    await group.stop()
+
+
+@pytest.fixture
+async def signed(tmp_path: Path, name_server: NameServer) -> AsyncIterator[OldGroup]:
+    group = OldGroup(await jars(), tmp_path, name_server, ADMIN)
     yield group
     await group.stop()
 
@@ -49,7 +61,8 @@ def _ends(sends: list[Send]) -> dict[int, int]:
 
 
 async def _unexpected_and_lost(old: OldGroup, sends: list[Send], name: str) -> tuple[int, int]:
-    result = await read_back(old.jars, old.name_server.address, TOPIC, sends, old.directory / name)
+    directory = old.directory / name
+    result = await read_back(old.jars, old.name_server.address, TOPIC, sends, directory, old.user)
     return len(result.unexpected), len(result.lost)
 
 
@@ -195,6 +208,74 @@ async def test_dledger_is_left_when_all_is_read_and_leaves_topics_and_groups(old
     more = await old.send(60)
     assert set(_begins(more).values()) == {0}
     assert await _unexpected_and_lost(old, more, "read") == (0, 0)
+
+
+async def test_a_group_of_three_in_dledger_goes_on_from_a_member_that_did_not_lead(
+    signed: OldGroup,
+) -> None:
+    settings = [one | {"registerNameServerPeriod": "10000"} for one in dledger(3)]
+    members = await asyncio.gather(*(signed.start_old(f"n{at}", one) for at, one in enumerate(settings)))
+    leader = await signed.until_one_leads(*members)
+    sends = await signed.send(60)
+    for one in members:
+        await _make_clerk(signed, one)
+    async with asking(leader, signed.sign) as asker:
+        await create(asker)
+        for queue, end in _ends(sends).items():
+            header = UpdateConsumerOffsetRequestHeader(CONSUMERS, TOPIC, queue, end)
+            await must(asker, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+    assert await signed.until_one_leads(*members) is leader
+    others = [one for one in members if one is not leader]
+    told = await signed.survey(*others, leader, unread=True)
+    assert told["unread"] == [], "the command must ask the leader"
+    before = next(one for one in told["brokers"] if one["broker_id"] == 0)
+    await signed.permit("read", *members)
+    await signed.until_permissions(4)
+    await asyncio.gather(*(one.stop() for one in members))
+    for one in members:
+        await signed.adopt(one.place.name, "metadata")
+
+    first, _ = await signed.start_both_new(others[0].place.name, leader.place.name)
+    (after,) = (await signed.survey(first))["brokers"]
+    assert {key: after[key] for key in ("topics", "groups") if after[key] < before[key]} == {}
+    assert await _users(signed, first) == {ADMIN.username, CLERK}
+    more = await signed.send(60)
+    assert set(_begins(more).values()) == {0}
+    assert await _unexpected_and_lost(signed, more, "read") == (0, 0)
+
+
+async def _make_clerk(old: OldGroup, broker: JavaBroker) -> None:
+    user = UserInfo(CLERK, "clerk-password-1", "Normal", "enable")
+    async with asking(broker, old.sign) as asker:
+        await must(asker, RequestCode.AUTH_CREATE_USER, UserRequestHeader(CLERK), user.encode())
+
+
+async def _users(old: OldGroup, broker: JavaBroker) -> set[str | None]:
+    async with asking(broker, old.sign) as asker:
+        listed = await asker.ask(RequestCode.AUTH_LIST_USER, ListUsersRequestHeader())
+    return {one.username for one in decode_list(listed.body, UserInfo)}
+
+
+async def test_a_signed_group_goes_on_with_its_messages_and_users(signed: OldGroup) -> None:
+    master, slave = await signed.start_old("master", MASTER), await signed.start_old("slave", SLAVE)
+    await signed.until_followed(master)
+    sends = await signed.send(300)
+    await _make_clerk(signed, master)
+    assert all("was answered 16" in text for text in await signed.refusals(master, slave))
+    await signed.permit("read", master, slave)
+    await signed.until_permissions(4)
+    end_offset = await signed.until_equal(master, slave)
+    (before, _) = (await signed.survey(master, slave))["brokers"]
+    for broker in (master, slave):
+        await broker.stop()
+    for name in ("master", "slave"):
+        assert (await signed.adopt(name, "keep"))["max_offset"] == end_offset
+
+    new_master, _ = await signed.start_both_new("master", "slave")
+    (after,) = (await signed.survey(new_master))["brokers"]
+    assert {key: after[key] for key in KEPT if after[key] < before[key]} == {}
+    assert await _users(signed, new_master) == {ADMIN.username, CLERK}
+    assert await _unexpected_and_lost(signed, sends, "read") == (0, 0)
 
 
 async def test_a_master_whose_oldest_file_is_gone_serves_a_slave_that_begins_empty(old: OldGroup) -> None:

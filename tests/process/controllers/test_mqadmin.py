@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from controller_core.remoting import headers
+from rocketmq_operator.plan.cluster.observed_controllers import parse_controllers
 from testkit.fakes.broker import FakeBroker
 from testkit.products.controllers import ControllerCluster
 from testkit.products.replica import LogReplicaProcess
@@ -145,6 +146,11 @@ async def _check_config(admin: Admin) -> None:
     for address in admin.cluster.remoting_addresses:
         assert any(line.strip("=") == address for line in lines), lines
     assert sum("enableElectUncleanMaster" in line and line.endswith("true") for line in lines) == 3
+    # This is what the operator compares with the spec.
+    told = parse_controllers([await admin.cluster.status(index) for index in range(3)], None)
+    assert told is not None
+    changes = {"enableElectUncleanMaster": "true"}
+    assert [one.changed_settings for one in told.controllers] == [changes, changes, changes]
 
 
 async def _check_log_replica(admin: Admin, master: FakeBroker, directory: Path) -> None:

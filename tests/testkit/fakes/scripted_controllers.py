@@ -47,6 +47,7 @@ class ScriptedController:
         is_mute: whether it answers nothing at all.
         is_held: whether it keeps its answer to 1004 to itself.
         delay_s: for how long it keeps each answer.
+        settings: its answer to 1010.
         asked: the codes of all requests so far.
     """
 
@@ -57,6 +58,7 @@ class ScriptedController:
     is_mute: bool = False
     is_held: bool = False
     delay_s: float = 0.0
+    settings: str = "enableElectUncleanMaster=false\n"
     asked: list[int] = field(default_factory=list)
     server: Server | None = None
     heard: asyncio.Event = field(default_factory=asyncio.Event)
@@ -97,6 +99,8 @@ class ScriptedController:
                 return None if self.is_held else _replica_info(request, said)
             case RequestCode.CONTROLLER_GET_SYNC_STATE_DATA:
                 return _sync_state_data(request, said)
+            case RequestCode.GET_CONTROLLER_CONFIG:
+                return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=self.settings.encode())
             case _:
                 return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
 

@@ -43,6 +43,7 @@ class Following:
         view: what it knows of the group.
         work: ends when the follower does, with its error.
         lent: addresses that lead to a broker other than their own, with that broker's address.
+        unclean: whether the controllers allow unclean elections; None while they do not tell.
     """
 
     def __init__(self, store: ReplicaStore, config: ReplicaConfig) -> None:
@@ -56,12 +57,14 @@ class Following:
         )
         self._servers: Final[list[Server]] = []
         self.lent: Final[dict[str, str]] = {}
+        self.unclean: bool | None = None
         self.follower: Final = Follower(
             *(config, store, self.view, self._events, self._metrics),
             wake_syncer=None,
             before_link=_nothing,
             link_ended=lambda: None,
             met_at=self._met_at,
+            ask_unclean=self._ask_unclean,
         )
         self.follower.set_room(True)  # no test here looks at the disk
         self.work: Final = asyncio.ensure_future(self.follower.run())
@@ -69,6 +72,9 @@ class Following:
     async def _met_at(self, role: MasterRole) -> str:
         address = await announced(role)
         return self.lent.get(address, address)
+
+    async def _ask_unclean(self) -> bool | None:
+        return self.unclean
 
     async def led_by(self, ha_port: int, epoch: int, master_id: int = 1, *, lent: str = "") -> None:
         """Learn of a master that has its HA port there; its broker's address is one of its own.

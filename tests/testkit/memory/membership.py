@@ -27,6 +27,7 @@ class MemoryMembership:
         learners: the same.
         behind: entries that a learner lacks, by name; 0 where nothing is said.
         down: names whose process does not answer.
+        changed_settings: by name, what mqadmin changed in a controller.
         leader: by name, empty while no election can succeed.
         changes: the changes made, in words.
     """
@@ -36,6 +37,7 @@ class MemoryMembership:
         self.learners: dict[str, str] = {}
         self.behind: dict[str, int] = {}
         self.down: set[str] = set()
+        self.changed_settings: dict[str, dict[str, str]] = {}
         self.leader = ""
         self.term = 0
         self.changes: list[str] = []
@@ -149,6 +151,7 @@ class MemoryMembership:
             "leader_address": address if takes_part else None,
             "voters": sorted(self.voters) if store in self._with_log else [],
             "incarnation": store,
+            "changed_settings": self.changed_settings.get(name, {}),
         }
 
     def _member(self, name: str, store: str) -> Json:

@@ -13,6 +13,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
+from controller_core.access.signing import Sign
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.client_headers import CreateTopicRequestHeader
 from controller_core.remoting.codes import RequestCode
@@ -49,9 +50,9 @@ class DeleteGroupRequestHeader(Header, frozen=True):
 
 
 @contextlib.asynccontextmanager
-async def asking(broker: JavaBroker) -> AsyncIterator[Asker]:
-    """Hold a connection to a broker."""
-    asker = Asker(host_port(broker.address))
+async def asking(broker: JavaBroker, sign: Sign | None = None) -> AsyncIterator[Asker]:
+    """Hold a connection to a broker; with `sign`, for signed requests."""
+    asker = Asker(host_port(broker.address), sign)
     try:
         yield asker
     finally:

@@ -8,16 +8,20 @@ directory, as on the same volume.
 """
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from controller_core.access.request_signer import RequestSigner
+from controller_core.access.signing import Credentials
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.client_headers import GetRouteInfoRequestHeader
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.routes import TopicRouteData
 from ha_sidecar.address import host_port
+from testkit.processes.credentials import write_credentials
 from testkit.processes.ports import LOOPBACK, free_ports
 from testkit.products.controllers import ControllerCluster, command_path
 from testkit.products.store_commands import printed_by
@@ -50,15 +54,46 @@ def dledger(members: int = 1) -> list[dict[str, str]]:
     ]
 
 
+def _signed(admin: Credentials) -> dict[str, str]:
+    """Return the settings of brokers that refuse requests without a signature."""
+    auth = "org.apache.rocketmq.auth"
+    user = {"username": admin.username, "password": admin.password}
+    inner = {"accessKey": admin.username, "secretKey": admin.password}
+    return {
+        "authenticationEnabled": "true",
+        "authenticationProvider": f"{auth}.authentication.provider.DefaultAuthenticationProvider",
+        "authenticationMetadataProvider": (
+            f"{auth}.authentication.provider.LocalAuthenticationMetadataProvider"
+        ),
+        "initAuthenticationUser": json.dumps(user),
+        "innerClientAuthenticationCredentials": json.dumps(inner),
+    }
+
+
 class OldGroup:
     """Directories of brokers that are started as they were, and then as they will be."""
 
-    def __init__(self, jars: Path, directory: Path, name_server: NameServer) -> None:
-        """Take the jars, a directory for all, and the name server that runs."""
+    def __init__(
+        self, jars: Path, directory: Path, name_server: NameServer, admin: Credentials | None = None
+    ) -> None:
+        """Take the jars, a directory for all, and the name server that runs.
+
+        With `admin`, brokers want signed requests, and all parts sign with this super user.
+        """
         self.jars: Final = jars
         self.directory: Final = directory
         self.name_server: Final = name_server
-        self.controllers: Final = ControllerCluster(directory / "controllers", 1)
+        self.sign: RequestSigner | None = None
+        self.user: Final = None if admin is None else (admin.username, admin.password)
+        self._access = {} if admin is None else _signed(admin)
+        self._credentials: list[str] = []
+        settings: dict[str, str] = {}
+        if admin is not None:
+            files = write_credentials(directory / "credentials", admin)
+            self.sign = RequestSigner(files)
+            self._credentials = [f"--credentials={files}"]
+            settings = {"credentialsPath": str(files)}
+        self.controllers: Final = ControllerCluster(directory / "controllers", 1, settings=settings)
         self._started: list[JavaBroker] = []
         self._loads = 0
 
@@ -79,7 +114,7 @@ class OldGroup:
         return await self._start(name, settings, self.controllers.remoting_addresses)
 
     async def _start(self, name: str, settings: Mapping[str, str], controllers: Sequence[str]) -> JavaBroker:
-        given = {"mappedFileSizeCommitLog": str(FILE_BYTES), **settings}
+        given = {"mappedFileSizeCommitLog": str(FILE_BYTES), **self._access, **settings}
         place = BrokerPlace(CLUSTER, GROUP, name, self.volume(name))
         broker = JavaBroker(self.jars, place, self.name_server.address, given, controllers=controllers)
         self._started.append(broker)
@@ -109,7 +144,7 @@ class OldGroup:
         """Let a Java producer send until so many are acknowledged; return all its sends."""
         await self.name_server.wait_for_master(GROUP, BOOT_TIMEOUT_S)
         self._loads += 1
-        settings = LoadSettings(threads=2, payload_bytes=2_000)
+        settings = LoadSettings(threads=2, payload_bytes=2_000, user=self.user)
         directory = self.directory / f"load-{self._loads}"
         async with LoadClient(self.jars, self.name_server.address, TOPIC, directory, settings) as load:
             await load.wait_for_acknowledged(count, _ACKS_TIMEOUT_S)
@@ -119,18 +154,34 @@ class OldGroup:
     async def survey(self, *brokers: JavaBroker, unread: bool = False) -> dict[str, Any]:
         """Ask brokers what they say of themselves, until each answers."""
         asked = f"--brokers={','.join(broker.address for broker in brokers)}"
-        words = ["survey", "--output=json", asked, *(["--unread"] if unread else [])]
+        words = ["survey", "--output=json", asked, *(["--unread"] if unread else []), *self._credentials]
         async with asyncio.timeout(BOOT_TIMEOUT_S):
             while True:
                 told = await printed_by([command_path("ha-sidecar"), *words])
                 if not any("problem" in one for one in told["brokers"]):
                     return told
 
+    async def refusals(self, *brokers: JavaBroker) -> list[str]:
+        """Return what brokers answer to somebody without credentials."""
+        asked = f"--brokers={','.join(broker.address for broker in brokers)}"
+        told = await printed_by([command_path("ha-sidecar"), "survey", "--output=json", asked])
+        return [str(one.get("problem", "")) for one in told["brokers"]]
+
+    async def until_one_leads(self, *brokers: JavaBroker) -> JavaBroker:
+        """Wait until a member of DLedger leads and the others know as many topics and groups; return it."""
+        async with asyncio.timeout(BOOT_TIMEOUT_S):
+            while True:
+                told = (await self.survey(*brokers))["brokers"]
+                leading = [one for one in told if one["broker_id"] == 0]
+                if len(leading) == 1 and len({(one["topics"], one["groups"]) for one in told}) == 1:
+                    return next(one for one in brokers if one.address == leading[0]["address"])
+
     async def permit(self, permission: str, *brokers: JavaBroker) -> None:
         """Forbid writes, or allow them."""
         asked = f"--brokers={','.join(broker.address for broker in brokers)}"
         names = [f"--group={GROUP}", f"--name-servers={self.name_server.address}", "--output=json"]
-        await printed_by([command_path("ha-sidecar"), "permission", permission, *names, asked])
+        words = ["permission", permission, *names, asked, *self._credentials]
+        await printed_by([command_path("ha-sidecar"), *words])
 
     async def permissions(self) -> set[int]:
         """Return what the name server says of the topic's queues."""
@@ -156,7 +207,7 @@ class OldGroup:
         An empty slave begins with the master's newest file: one that connects late
         never gets the earlier files.
         """
-        asker = Asker(host_port(master.address))
+        asker = Asker(host_port(master.address), self.sign)
         try:
             async with asyncio.timeout(BOOT_TIMEOUT_S):
                 while not await self._is_followed(asker):  # noqa: ASYNC110 - no event tells

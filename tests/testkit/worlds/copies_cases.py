@@ -38,4 +38,9 @@ COPIES_CASES: Final[tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...]] = (
         {"durability": "Quorum", "replicas": 5, "inSyncReplicas": 3, "minInSyncReplicas": 2},
         ("minInSyncReplicas is 2", "Quorum", "at least", "3"),
     ),
+    (
+        "a set of brokers that have none",
+        {"mode": "Static", "replicas": 3, "minInSyncReplicas": 2},
+        ("minInSyncReplicas is 2", "mode Static", "Controllers"),
+    ),
 )

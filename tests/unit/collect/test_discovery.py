@@ -50,6 +50,17 @@ def test_a_broker_is_its_own_page_and_its_companions_page_and_events() -> None:
     ]
 
 
+def test_a_cluster_without_controllers_is_followed_with_those_that_it_uses() -> None:
+    pods = [
+        cluster_pod("main-controller-0", "controller", group=None, cluster="main"),
+        cluster_pod("orders-log-0", "log-replica", cluster="main"),
+        cluster_pod("bills-log-0", "log-replica", cluster="second"),
+    ]
+    assert {name for name, *_ in _found(*pods, cluster="second")} == {"bills-log-0"}
+    shared = {name for name, *_ in _found(*pods, cluster="second", controllers_of="main")}
+    assert shared == {"bills-log-0", "main-controller-0"}
+
+
 def test_a_learner_has_no_companion() -> None:
     assert targets_of(pod_of(cluster_pod("orders-learner-0", "learner", address="10.0.0.8", uid="u8"))) == [
         Target("orders-learner-0-broker", "http://10.0.0.8:5557/metrics", "metrics", "u8")
@@ -365,11 +376,13 @@ def test_namespaces_keep_their_order_and_are_followed_once() -> None:
         "--discover=a",
         "--discover=b",
         "--cluster=main",
+        "--controllers-of=shared",
         "--api-server=http://127.0.0.1:1",
     ]
     asked_for = cluster_settings(_args(*words, "--kubernetes-events=a"))
     assert asked_for is not None
     assert (asked_for.discover, asked_for.cluster) == (("b", "a"), "main")
+    assert asked_for.controllers_of == "shared"
     assert asked_for.namespaces == ["a", "b"]
 
 

@@ -208,6 +208,7 @@ class NodeView:
             "skipped_entries": self._machine.skipped,
             "groups": len(self._machine.state),
             "standby": self._standby(),
+            "changed_settings": self._config.changes(),
             "clock_id": self._clock.clock_id,
             "voters": [f"n{voter - 1}" for voter in status.conf_state.voters],
             "learners": [f"n{learner - 1}" for learner in status.conf_state.learners],

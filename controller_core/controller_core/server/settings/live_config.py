@@ -11,6 +11,10 @@ setters do), with a log line.
 Like in Java a change is local to the node that gets the request; `mqadmin updateControllerConfig -a` lists
 every node.
 
+A change is kept in a file of its own, which comes after the start file, so that a restart does not undo it.
+It is forgotten when somebody changes the setting back, or starts the node with the same value: the start file
+decides again from then on.
+
 Source: RocketMQ 5.4.0 ControllerRequestProcessor.handleUpdateControllerConfig, handleGetControllerConfig.
 """
 
@@ -45,11 +49,16 @@ class UpdateRefusedError(Exception):
 class LiveConfig:
     """The settings in force now, and the listing that mqadmin prints."""
 
-    def __init__(self, settings: Settings, given: Mapping[str, str]) -> None:
+    def __init__(self, settings: Settings, given: Mapping[str, str], start_file: Path | None = None) -> None:
+        """Take the checked settings, the texts that they come from, and the file of these texts, if any."""
         self.settings = settings
         self._given = dict(given)
+        self._start_settings = settings
+        self._start_given = dict(given)
+        self._start_file = None if start_file is None else start_file.resolve()
         self._infos = config.key_infos()
         self._changed: dict[str, str] = {}
+        self._changed_back: set[str] = set()
 
     def restore(self) -> None:
         """Take over what an earlier run kept in the live file; only keys that may change at run time."""
@@ -62,10 +71,16 @@ class LiveConfig:
             _log.warning("kept settings are not readable", extra=bind(path=str(path), error=str(error)))
             return
         accepted = self._accept({key: value for key, value in kept.items() if self._may_change(key)})
-        for key, value in accepted.items():
-            if self._given.get(key, value) != value:
-                _log.warning("a kept setting overrides the start file", extra=bind(key=key, value=value))
         self._take(accepted)
+        for key in self.changes():
+            if key in self._start_given:
+                value = accepted[key]
+                _log.warning("a kept setting overrides the start file", extra=bind(key=key, value=value))
+        if self._changed_back:
+            try:
+                self.save()
+            except OSError as error:
+                _log.warning("kept settings cannot be written", extra=bind(path=str(path), error=str(error)))
 
     def update(self, text: str) -> dict[str, str]:
         """Change settings as request 1009 asks and return what changed; call `save` to keep it.
@@ -90,6 +105,11 @@ class LiveConfig:
         kept: dict[str, str] = {}
         with contextlib.suppress(FileNotFoundError):
             kept = properties.parse(path.read_text(encoding="utf-8"))
+        for key in self._changed_back & kept.keys():
+            if path.resolve() == self._start_file:
+                kept[key] = self._given[key]
+            else:
+                del kept[key]
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(path.name + ".tmp")
         with temporary.open("w", encoding="utf-8") as file:
@@ -103,11 +123,16 @@ class LiveConfig:
         values = keys.INERT_DEFAULTS | self._given
         for field in dataclasses.fields(Settings):
             info: KeyInfo = field.metadata["info"]
-            value = getattr(self.settings, field.name)
-            text = str(value).lower() if isinstance(value, bool) else str(value)
+            text = _text(getattr(self.settings, field.name))
             values[info.key] = "********" if info.secret and text else text
         values["listenPort"] = str(self.settings.self_peer.port)
         return properties.write(values)
+
+    def changes(self) -> dict[str, str]:
+        """Return the live settings that request 1009 made different from the start, in any run, by key."""
+        return {
+            key: _text(self._field(self.settings, key)) for key in sorted(self._changed) if key in self._infos
+        }
 
     def _is_known(self, key: str) -> bool:
         return key in self._infos or key in keys.INERT_DEFAULTS or key in keys.DERIVED_KEYS
@@ -135,7 +160,27 @@ class LiveConfig:
         }
         self.settings = dataclasses.replace(self.settings, **values)
         self._given |= accepted
-        self._changed |= accepted
+        for key, value in accepted.items():
+            if self._is_of_start(key, value):
+                self._changed.pop(key, None)
+                self._changed_back.add(key)
+            else:
+                self._changed[key] = value
+                self._changed_back.discard(key)
+
+    def _is_of_start(self, key: str, value: str) -> bool:
+        if (info := self._infos.get(key)) is None:
+            return self._start_given.get(key) == value
+        return bool(self._field(self._start_settings, key) == keys.parse_value(info, value))
+
+    @staticmethod
+    def _field(settings: Settings, key: str) -> object:
+        fields = dataclasses.fields(Settings)
+        return getattr(settings, next(field.name for field in fields if field.metadata["info"].key == key))
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def read_file(path: Path) -> dict[str, str]:

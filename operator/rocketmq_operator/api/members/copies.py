@@ -54,3 +54,15 @@ SET_FOR_COPIES = Rule(
         f"least the copies of a message = {spec.copies}"
     ),
 )
+
+SET_OF_ELECTIONS = Rule(
+    name="SetWithStaticRoles",
+    expression="!has(self.minInSyncReplicas) || self.mode != 'Static'",
+    message="'minInSyncReplicas is %d with mode Static: brokers with static roles lack a SyncStateSet and "
+    "would ignore it; remove it or take Controllers'.format([self.minInSyncReplicas])",
+    holds=lambda spec: spec.min_in_sync_replicas is None or spec.mode != "Static",
+    problem=lambda spec: (
+        f"minInSyncReplicas is {spec.min_in_sync_replicas} with mode Static: brokers with static roles lack "
+        "a SyncStateSet and would ignore it; remove it or take Controllers"
+    ),
+)

@@ -26,6 +26,7 @@ from controller_core.remoting.nodes.token import node_token
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.clusters.controllers import NODE_TIMEOUT_MS_DEFAULT
 from rocketmq_operator.api.common import Placement
+from rocketmq_operator.plan.cluster.controller_settings import NODE_TIMEOUT, live_settings
 from rocketmq_operator.plan.cluster.observed import ClusterSecrets
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.java import JAVA_RUN, java_options
@@ -126,21 +127,19 @@ def peer(ordinal: int, host: str) -> str:
 
 def controller_conf(owner: Owner, spec: RocketMQClusterSpec) -> str:
     """Return the controllers' shared configuration but the peers, with RocketMQ's own keys."""
+    live = live_settings(spec)
+    node_timeout_ms = live.pop(NODE_TIMEOUT)
     values = {
         "controllerDLegerGroup": owner.name,
         "controllerStorePath": CONTROLLER_STORE,
-        "enableElectUncleanMaster": str(spec.controllers.enable_elect_unclean_master).lower(),
-        "notifyBrokerRoleChanged": str(spec.controllers.notify_broker_role_changed).lower(),
-        # The address of a broker that was replaced leads to its successor for a while, even if it is elected
-        # again in that time.
-        "directAddresses": "true",
+        **live,
         "namespace": owner.namespace,
     }
     if spec.has_users:
         values["credentialsPath"] = names.CREDENTIALS_PATH
-    node_timeout_ms = spec.failover.node_timeout_ms
-    if node_timeout_ms != NODE_TIMEOUT_MS_DEFAULT:  # a line more in every file would restart every controller
-        values["nodeTimeoutMs"] = str(node_timeout_ms)
+    # A line more in every file would restart every controller.
+    if spec.failover.node_timeout_ms != NODE_TIMEOUT_MS_DEFAULT:
+        values[NODE_TIMEOUT] = node_timeout_ms
     return properties(values)
 
 

@@ -8,8 +8,8 @@ cannot tell one that lost its volume from one that is down.
 """
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -38,6 +38,7 @@ class ObservedController:
         member_store: the store with which it is a member, as the leader reports it; empty until known.
         own_store: the store that it says it has, empty while it does not answer.
         has_log: whether that store has a log; None while it does not answer.
+        changed_settings: its settings that somebody changed while it ran, with their values, by key.
     """
 
     ordinal: int
@@ -47,6 +48,7 @@ class ObservedController:
     member_store: str = ""
     own_store: str = ""
     has_log: bool | None = None
+    changed_settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def lost_its_store(self) -> bool:
@@ -160,7 +162,13 @@ def _parse_controller(ordinal: int, node: Json | None, member: Json | None) -> O
         member_store="" if member is None else member["incarnation"] or "",
         own_store="" if node is None else node["incarnation"] or "",
         has_log=None if node is None else bool(node["voters"]),
+        # A controller of the release before does not tell.
+        changed_settings={} if node is None else _texts(node.get("changed_settings") or {}),
     )
+
+
+def _texts(value: Mapping[object, object]) -> dict[str, str]:
+    return {str(key): str(text) for key, text in value.items()}
 
 
 def _ordinal(name: str) -> int:

@@ -8,6 +8,7 @@ from rocketmq_operator.api.conditions import Finding, make_finding, merge_findin
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.cluster import controllers_status
 from rocketmq_operator.plan.cluster.controller_members import CHANGES
+from rocketmq_operator.plan.cluster.controller_settings import settings_finding
 from rocketmq_operator.plan.cluster.listeners import (
     addresses_column,
     listener_statuses,
@@ -59,6 +60,7 @@ def cluster_status(observed: ObservedCluster, plan: ResourcePlan) -> RocketMQClu
     findings = [
         *works_for,
         _certificates(observed),
+        settings_finding(observed),
         progress,
         *health_findings(works_for[0], progress, paused=observed.spec.paused),
         _version_finding(observed.spec.version),

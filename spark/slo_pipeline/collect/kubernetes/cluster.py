@@ -35,6 +35,7 @@ class ClusterSettings:
         kubelets: namespaces for whose member containers to ask the kubelets.
         discover: namespaces whose pods are targets, the first first where two have the same name.
         cluster: of these, pods of this RocketMQCluster only; "" for all.
+        controllers_of: controllers of this RocketMQCluster too, which `cluster` uses.
         interval_s: between two scrapes of a kubelet.
     """
 
@@ -43,6 +44,7 @@ class ClusterSettings:
     kubelets: tuple[str, ...] = ()
     discover: tuple[str, ...] = ()
     cluster: str = ""
+    controllers_of: str = ""
     interval_s: float = 15.0
 
     @property

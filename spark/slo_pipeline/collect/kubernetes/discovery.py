@@ -74,7 +74,11 @@ class Merged:
 
 
 def merged(
-    listed: Sequence[Target], pods: Iterable[Pod], cluster: str = "", targets_max: int = TARGETS_MAX
+    listed: Sequence[Target],
+    pods: Iterable[Pod],
+    cluster: str = "",
+    controllers_of: str = "",
+    targets_max: int = TARGETS_MAX,
 ) -> Merged:
     """Lay targets that are listed and those of pods beside each other.
 
@@ -86,12 +90,14 @@ def merged(
         listed: those of the file; they have their names in any case.
         pods: in order of priority for the remaining places.
         cluster: only pods of this one; "" for all.
+        controllers_of: controllers of this one too, which `cluster` uses.
         targets_max: at most so many.
     """
     targets, homes, taken, beyond = list(listed), dict[str, str](), set[str](), 0
     names = {(target.kind == "metrics", target.name) for target in listed}
     for pod in pods:
-        if cluster not in ("", pod.cluster):
+        is_shared = pod.component == "controller" and pod.cluster == controllers_of
+        if cluster not in ("", pod.cluster) and not is_shared:
             continue
         elsewhere = homes.setdefault(pod.cluster, pod.namespace) != pod.namespace
         for target in targets_of(pod):

@@ -37,6 +37,13 @@ async def test_status_shows_raft_and_the_peers(one: OneNode) -> None:
     assert value["applied_index"] <= value["commit_index"]
 
 
+async def test_status_shows_what_mqadmin_changed(one: OneNode) -> None:
+    assert (await _request(one, "GET", "/v1/status"))[1]["changed_settings"] == {}
+    one.config.update("notifyBrokerRoleChanged=false")
+    changed = {"notifyBrokerRoleChanged": "false"}
+    assert (await _request(one, "GET", "/v1/status"))[1]["changed_settings"] == changed
+
+
 async def test_groups_and_failovers_show_what_brokers_did(one: OneNode) -> None:
     async with one.broker() as broker:
         await broker.elect()

@@ -69,6 +69,75 @@ def test_changes_survive_a_restart(tmp_path: Path) -> None:
     assert again.settings.scan_inactive_master_interval_ms == 4000
 
 
+def test_a_change_is_told_apart_from_the_start_file_also_after_a_restart(tmp_path: Path) -> None:
+    live = _live(tmp_path, notifyBrokerRoleChanged="false")
+    assert live.changes() == {}
+    live.update("enableElectUncleanMaster=true\nnodeTimeoutMs=0700\nprocessReadEvent=true\ncolour=blue")
+    live.save()
+    again = _live(tmp_path)
+    again.restore()
+    changed = {"enableElectUncleanMaster": "true", "nodeTimeoutMs": "700"}
+    assert (live.changes(), again.changes()) == (changed, changed)
+
+
+def _started(tmp_path: Path, value: str) -> LiveConfig:
+    live = _live(tmp_path, enableElectUncleanMaster=value)
+    live.restore()
+    return live
+
+
+def test_a_setting_that_was_changed_back_follows_the_start_file_again(tmp_path: Path) -> None:
+    live = _started(tmp_path, "false")
+    for value, changes in (("true", {"enableElectUncleanMaster": "true"}), ("false", {})):
+        live.update(f"enableElectUncleanMaster={value}\nscanInactiveMasterInterval=4000")
+        live.save()
+        assert live.changes() == changes | {"scanInactiveMasterInterval": "4000"}
+    assert _started(tmp_path, "false").settings.elect_unclean_master is False
+    again = _started(tmp_path, "true")
+    assert again.settings.elect_unclean_master is True
+    assert again.settings.scan_inactive_master_interval_ms == 4000
+
+
+def test_a_start_file_that_adopts_a_change_decides_from_then_on(tmp_path: Path) -> None:
+    live = _started(tmp_path, "false")
+    live.update("enableElectUncleanMaster=true")
+    live.save()
+    assert _started(tmp_path, "false").settings.elect_unclean_master is True
+    assert _started(tmp_path, "true").changes() == {}
+    assert _started(tmp_path, "false").settings.elect_unclean_master is False
+
+
+def test_a_setting_changed_back_stays_in_a_start_file_that_keeps_the_changes(tmp_path: Path) -> None:
+    path = tmp_path / "controller.conf"
+    values = {
+        "controllerDLegerGroup": "g",
+        "controllerDLegerPeers": "n0-127.0.0.1:9878",
+        "notifyBrokerRoleChanged": "false",
+        "configStorePath": str(path),
+    }
+    path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+    live = LiveConfig(load(values)[0], values, path)
+    for value in ("true", "false"):
+        live.update(f"notifyBrokerRoleChanged={value}")
+        live.save()
+        assert parse(path.read_text()) == values | {"notifyBrokerRoleChanged": value}
+
+
+def test_a_kept_file_that_cannot_be_written_is_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = _started(tmp_path, "false")
+    live.update("enableElectUncleanMaster=true\nscanInactiveMasterInterval=4000")
+    live.save()
+    monkeypatch.setattr("os.fsync", _no_disk)
+    again = _started(tmp_path, "true")
+    assert again.settings.scan_inactive_master_interval_ms == 4000
+
+
+def _no_disk(_: int) -> None:
+    raise OSError("no space")
+
+
 def test_saving_into_the_start_file_keeps_its_other_keys(tmp_path: Path) -> None:
     path = tmp_path / "controller.conf"
     path.write_text("controllerDLegerGroup=g\n")

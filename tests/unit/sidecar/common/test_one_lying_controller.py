@@ -11,7 +11,7 @@ import pytest
 
 from ha_sidecar.address import HostPort, host_port
 from ha_sidecar.common.controllers import Controllers
-from ha_sidecar.common.questions import ask_group
+from ha_sidecar.common.questions import ask_group, may_elect_uncleanly
 from ha_sidecar.companion.companion import Companion
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.holding import is_settled, is_succeeded
@@ -47,6 +47,23 @@ async def test_what_the_others_say_of_a_group_counts(controllers: list[ScriptedC
         for _ in range(5):
             found = await ask_group(asking, "c1", GROUP)
             assert (found.master_id, found.master_epoch, found.members) == (1, 5, (1, 2))
+    finally:
+        await asking.stop()
+
+
+async def test_the_leader_of_the_others_tells_whether_elections_may_be_unclean(
+    controllers: list[ScriptedController],
+) -> None:
+    liar, leader, follower = controllers
+    asking = Controllers(addresses(controllers))
+    asking.start()
+    try:
+        liar.settings = "enableElectUncleanMaster=true\n"
+        assert await may_elect_uncleanly(asking) is False
+        leader.settings = "controllerType=DLedger\nenableElectUncleanMaster=true\nisProcessReadEvent=false\n"
+        assert await may_elect_uncleanly(asking) is True
+        leader.is_mute = follower.is_mute = True
+        assert await may_elect_uncleanly(asking) is None
     finally:
         await asking.stop()
 

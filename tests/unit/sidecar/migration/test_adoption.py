@@ -91,13 +91,24 @@ def test_a_broker_that_did_not_stop_in_good_order_is_told_of(tmp_path: Path) -> 
     ("keeping", "left"),
     [
         (KeepMode.EMPTY, set()),
-        (KeepMode.METADATA, {"store/config/topics.json", "store/config/subscriptionGroup.json"}),
+        (
+            KeepMode.METADATA,
+            {
+                "store/config/topics.json",
+                "store/config/subscriptionGroup.json",
+                "store/config/users/000004.log",
+                "store/config/acls/000004.log",
+            },
+        ),
     ],
 )
 def test_a_store_is_emptied_but_for_what_is_kept(tmp_path: Path, keeping: KeepMode, left: set[str]) -> None:
     _store(tmp_path / "home")
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "broker.log").touch()
+    for name in ("users", "acls"):
+        (tmp_path / "home" / "config" / name).mkdir()
+        (tmp_path / "home" / "config" / name / "000004.log").touch()
     for _ in range(2):
         adopt(StoreLocation(tmp_path, "home", "home/commitlog", FILE_BYTES), keeping)
     assert _names(tmp_path) == left | {"logs/broker.log"}

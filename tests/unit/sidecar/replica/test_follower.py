@@ -92,6 +92,25 @@ async def test_a_restarted_master_is_not_trusted_where_elections_may_be_unclean(
         await ours.until(lambda: ours.metric(DIVERGENCES) == 1, "divergence")
 
 
+@pytest.mark.parametrize(
+    ("setting", "told", "trusted"),
+    [(False, True, False), (True, False, True), (True, None, False), (False, None, True)],
+)
+async def test_a_change_at_the_controllers_counts_when_a_master_restarts(
+    hand: HandMaster, tmp_path: Path, *, setting: bool, told: bool | None, trusted: bool
+) -> None:
+    """What the controllers say now counts, and the setting where they say nothing."""
+    async with following(tmp_path, FILE_BYTES, unclean_election=setting) as ours:
+        await ours.led_by(hand.port, epoch=1, master_id=1)
+        await asyncio.to_thread(serve_the_log, hand)
+        ours.unclean = told
+        if trusted:
+            assert await asyncio.to_thread(come_back_restarted, hand) == END
+        else:
+            await asyncio.to_thread(diverge, hand)
+            await ours.until(lambda: ours.metric(DIVERGENCES) == 1, "divergence")
+
+
 def diverge(master: HandMaster, epoch: int = 1) -> None:
     """End the connection, and answer the next one with a list that shares no entry with the slave's."""
     master.peer.close()

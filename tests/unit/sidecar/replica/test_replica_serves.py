@@ -283,3 +283,17 @@ async def test_streams_of_events_are_bounded_and_a_probe_is_answered(tmp_path: P
             assert statuses == [200] * limits.SOURCE_EVENT_STREAMS_MAX + [503, 503]
             async with session.get(f"{url}/livez") as probe:
                 assert probe.status == 200
+
+
+async def test_a_live_change_at_the_controllers_reaches_the_replica_without_a_restart(tmp_path: Path) -> None:
+    async with replica(tmp_path) as one:
+        async with asyncio.timeout(WAIT_S):
+            while (follower := one.replica._follower) is None:  # noqa: ASYNC110 - it comes after the registration
+                await asyncio.sleep(0.01)
+        role = MasterRole(4, 7, "127.0.0.1:1")
+        follower._note_followed(role)
+        assert await follower._restarted_epoch(role) == role.epoch
+        one.controller.config.update("enableElectUncleanMaster=true")
+        assert await follower._restarted_epoch(role) is None
+        one.controller.config.update("enableElectUncleanMaster=false")
+        assert await follower._restarted_epoch(role) == role.epoch

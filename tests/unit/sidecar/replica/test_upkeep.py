@@ -53,9 +53,9 @@ def follower_of(directory: Path, store: ReplicaStore, view: FollowedGroup) -> Fo
         return
 
     metrics = ReplicaMetrics(("c", "g", "2"), lambda: ReplicaNumbers(0, 0, 0, False, 0, 0, 0))
-    return Follower(
-        config_of(directory), store, view, EventLog("c", "g"), metrics, None, nothing, lambda: None, announced
-    )
+    config, events = config_of(directory), EventLog("c", "g")
+    parts = (config, store, view, events, metrics, None, nothing, lambda: None, announced)
+    return Follower(*parts, ask_unclean=nothing)
 
 
 async def test_without_room_the_link_ends_and_none_begins_until_there_is_room(

@@ -30,9 +30,9 @@ _OF_CONTROLLERS: Final = frozenset(
 
 def static_keys(spec: BrokerGroupSpec, owned: Mapping[str, str]) -> dict[str, str]:
     """Return the keys that the operator owns, for static roles; the start script adds id and role."""
-    copies = {Durability.ASYNC: 1, Durability.QUORUM: 2, Durability.ALL_IN_SYNC: spec.replicas}
+    copies = spec.replicas if spec.durability is Durability.ALL_IN_SYNC else spec.copies
     kept = {key: value for key, value in owned.items() if key not in _OF_CONTROLLERS}
-    return kept | {"enableControllerMode": "false", "inSyncReplicas": str(copies[spec.durability])}
+    return kept | {"enableControllerMode": "false", "inSyncReplicas": str(copies)}
 
 
 def static_start(spec: BrokerGroupSpec, *, has_users: bool) -> str:

@@ -6,6 +6,8 @@ import pytest
 
 from rocketmq_operator.api.names import CONTROLLERS_FINALIZER
 from rocketmq_operator.plan.common import names
+from rocketmq_operator.plugin.queries import observe_group
+from rocketmq_operator.plugin.rendering import explain_lines
 from testkit.memory.membership import NAMESPACE
 from testkit.worlds.shared_controllers import MAIN, SECOND, SharedControllersWorld
 
@@ -31,6 +33,9 @@ async def test_no_controllers_are_made_and_the_status_says_whose_they_are() -> N
     assert world.condition_there("Ready")[:2] == ("True", "Serving")
     assert world.condition_there("QuorumHealthy")[:2] == ("True", "OfAnotherCluster")
     assert world.condition_there("CertificatesValid")[1] == "OfAnotherCluster"
+    assert world.condition_there("InSync")[:2] == ("Unknown", "OfAnotherCluster")
+    explained = explain_lines(await observe_group(world.kube, NAMESPACE, world.group))
+    assert not [line for line in explained if "OfAnotherCluster" in line]
     provider = world.status("RocketMQCluster", MAIN)
     assert provider["controllersUsedBy"] == [f"{NAMESPACE}/{SECOND}"]
     assert "controllersOf" not in provider or provider["controllersOf"] == ""

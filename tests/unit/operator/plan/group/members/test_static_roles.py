@@ -58,6 +58,12 @@ async def test_the_first_broker_is_master_and_the_others_are_slaves(
     assert "9884" not in script, "no lease"
 
 
+async def test_a_quorum_of_static_roles_has_as_many_copies_as_the_spec_says() -> None:
+    world = await _static(durability="Quorum", replicas=5, inSyncReplicas=3)
+    assert _conf(world)["inSyncReplicas"] == "3"
+    assert not _conf(world).keys() & {"minInSyncReplicas", "allAckInSyncStateSet"}
+
+
 async def test_the_status_says_that_nothing_fails_over() -> None:
     world = await _static()
     status = world.status()
