@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from controller_core.access.signing import Credentials, signed
+from controller_core.access.user_table import Right, UserTable
 from controller_core.access.users import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from controller_core.channel import Connection, Server, serve
 from controller_core.remoting.bodies import (
@@ -23,7 +24,6 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import NotifyBrokerRoleChangedRequestHeader
 from controller_core.remoting.routes import BrokerData, ClusterInfo, KVTable
 from controller_core.server.write_guards.write_guard import OUT_OF_REACH
-from ha_sidecar.users.comparison import Right, UserTable
 from testkit.fakes.broker import FakeBroker
 
 SIGNER: Final = Credentials("inner", "inner-password")
