@@ -33,6 +33,7 @@ from rocketmq_operator.plan.report.status import is_newer_run
 
 REFUSALS: Final = frozenset(
     {
+        "AuthenticationOff",
         "Conflict",
         "ControllerHasLog",
         IN_USE,
@@ -44,8 +45,10 @@ REFUSALS: Final = frozenset(
         "NoCluster",
         "NoGroup",
         "NoSource",
+        "PasswordInvalid",
         "PodRefused",
         "ScaleInRefused",
+        "SecretMissing",
         "StepRefused",
         "SwitchoverRefused",
         "TooFewVoters",

@@ -171,10 +171,19 @@ class UserBroker(AnsweringBroker):
                     for (subject, policy_type, _), entry in self.rights.items()
                 ]
                 return b"[" + b",".join(acls) + b"]" if acls else b""
+            case RequestCode.AUTH_GET_USER:
+                user = self.users.get(ext["username"])
+                return b"" if user is None else user.encode()
+            case RequestCode.AUTH_GET_ACL:
+                found = [(one[1], entry) for one, entry in self.rights.items() if one[0] == ext["subject"]]
+                policies = tuple(PolicyInfo(policy_type, (entry,)) for policy_type, entry in found)
+                return AclInfo(ext["subject"], policies).encode() if found else b""
             case RequestCode.AUTH_CREATE_USER | RequestCode.AUTH_UPDATE_USER:
                 self.users[ext["username"]] = UserInfo.decode(body)
             case RequestCode.AUTH_DELETE_USER:
                 del self.users[ext["username"]]
+                gone = f"User:{ext['username']}"
+                self.rights = {right: entry for right, entry in self.rights.items() if right[0] != gone}
             case RequestCode.AUTH_UPDATE_ACL:
                 self.rights |= UserTable.of([], [AclInfo.decode(body)]).rights
             case RequestCode.AUTH_DELETE_ACL:

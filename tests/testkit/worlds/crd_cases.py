@@ -23,7 +23,7 @@ class RefusedChange:
     """One change that must be refused.
 
     Attributes:
-        kind: RocketMQCluster, BrokerGroup, SLOReport, Topic or ConsumerGroup.
+        kind: RocketMQCluster, BrokerGroup, SLOReport, Topic, ConsumerGroup or User.
         change: merged into a valid spec of the kind; for `update`, after that spec exists.
         words: what the answer must name: field and value.
         before: merged into the valid spec first.
@@ -55,6 +55,7 @@ def base_spec(kind: str) -> Json:
         "SLOReport": REPORT_SPEC,
         "Topic": METADATA_SPEC,
         "ConsumerGroup": METADATA_SPEC,
+        "User": METADATA_SPEC,
     }[kind]
 
 

@@ -15,9 +15,9 @@ from typing import Any, Final, TypeVar
 from pydantic import ValidationError
 
 from controller_core.access.signing import Credentials
+from rocketmq_operator.api.base import SpecModel
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
-from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
 from rocketmq_operator.api.names import (
     API_VERSION,
     CLUSTER_KIND,
@@ -29,8 +29,6 @@ from rocketmq_operator.api.names import (
     GROUP_LABEL,
     REPORT_SERVER,
 )
-from rocketmq_operator.api.slo_report import SLOReportSpec
-from rocketmq_operator.api.topic import TopicSpec
 from rocketmq_operator.clients.api import (
     BrokerApi,
     CanaryApi,
@@ -66,7 +64,7 @@ from rocketmq_operator.plan.tls.observed import NO_TLS, ObservedTls
 _VALUE_CHARS_MAX: Final = 64
 """Shown of a value that is refused."""
 
-S = TypeVar("S", RocketMQClusterSpec, BrokerGroupSpec, SLOReportSpec, TopicSpec, ConsumerGroupSpec)
+S = TypeVar("S", bound=SpecModel)
 CLUSTER_KINDS: Final = ("Service", "PodDisruptionBudget", "ConfigMap", "StatefulSet", "Deployment")
 GROUP_KINDS: Final = (
     "Service",

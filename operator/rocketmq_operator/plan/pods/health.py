@@ -26,6 +26,7 @@ _NEEDS_PERSON: Final = frozenset(
         "Drifted",
         "NameTaken",
         "NotAllowed",
+        "PasswordInvalid",
         "PodRefused",
         "RunFailed",
         "SecretNotAllowed",
