@@ -1,7 +1,7 @@
 """The Secret of a User: the one that the operator makes, and the password in any.
 
 The operator's Secret has the layout of servicebinding.io, so that an application can mount it as it is. With
-`deletionPolicy: Retain` it has no owner: brokers keep the user, and the application its password.
+`deletionPolicy: Retain` it is without an owner: brokers keep the user, and the application its password.
 """
 
 import base64
@@ -30,7 +30,7 @@ PASSWORD_LENGTH_MAX: Final = 256
 
 
 class PasswordError(ValueError):
-    """A Secret has no password that brokers can take; the text does not quote it."""
+    """A Secret lacks a password that brokers can take; the text does not quote it."""
 
 
 def password_in(secret: Live, key: str) -> str:
@@ -42,7 +42,7 @@ def password_in(secret: Live, key: str) -> str:
     data: dict[str, str] = secret.get("data") or {}
     where = f"Secret {secret['metadata']['name']}"
     if key not in data:
-        raise PasswordError(f"{where} has no key {key}")
+        raise PasswordError(f"{where} lacks the key {key}")
     try:
         text = base64.b64decode(data[key]).decode().removesuffix("\n")
     except (binascii.Error, UnicodeDecodeError) as error:

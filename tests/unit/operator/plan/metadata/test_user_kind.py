@@ -81,6 +81,15 @@ async def test_a_pass_that_finds_all_as_it_should_be_writes_nothing() -> None:
     assert (len(world.brokers.calls), len(world.kube.writes)) == (calls, writes)
 
 
+async def test_a_secret_that_somebody_deletes_is_made_again_and_brokers_take_its_password() -> None:
+    world = await made_user()
+    account(world, ORDERS)[KEY] = "former"
+    world.kube.remove("Secret", NAMESPACE, MADE)
+    await world.one_pass("User", "alice")
+    assert {account(world, address)[KEY] for address in ALL} == {world.secret(MADE)[KEY]}
+    assert condition(world, "Ready") == ("True", "Applied")
+
+
 @pytest.mark.parametrize("crash_after", range(1, 5))
 async def test_a_crash_after_any_write_leaves_one_password(crash_after: int) -> None:
     world = users_world()
@@ -131,7 +140,7 @@ async def test_a_password_of_somebodys_own_is_taken_and_followed() -> None:
     ("values", "reason", "words"),
     [
         (None, "SecretMissing", "Secret keys does not exist"),
-        ({"other": "x"}, "PasswordInvalid", "Secret keys has no key password"),
+        ({"other": "x"}, "PasswordInvalid", "Secret keys lacks the key password"),
         ({"password": "two\nlines"}, "PasswordInvalid", "it has 9"),
         ({"password": " "}, "PasswordInvalid", "it has 1"),
         ({"password": "x" * 257}, "PasswordInvalid", "it has 257"),
