@@ -55,15 +55,19 @@ class OperatedGroup:
         self.world.brokers = BrokersClient()  # type: ignore[assignment]  # real ones in place of those in memory
 
     async def apply(self, **spec: object) -> None:
-        """Write the User, and make passes until it is ready: a JVM's first answers may come too late."""
-        self.world.put("User", "alice", SPEC | spec)
+        """Write alice."""
+        await self.settle("alice", SPEC | spec)
+
+    async def settle(self, name: str, spec: dict[str, object]) -> None:
+        """Write a User, and make passes until it is ready: a JVM's first answers may come too late."""
+        self.world.put("User", name, spec)
         master = await self.group.master()
         self.world.controllers.masters = {"orders": self.group.brokers[master].address}
         self.world.controllers.slaves = {"orders": [self.group.brokers[1 - master].address]}
         async with asyncio.timeout(WAIT_S):
             while True:
-                await self.world.one_pass("User", "alice")
-                if self.world.condition("Ready", "User", "alice") == ("True", "Applied"):
+                await self.world.one_pass("User", name)
+                if self.world.condition("Ready", "User", name) == ("True", "Applied"):
                     return
                 await asyncio.sleep(0.2)
 
@@ -100,6 +104,17 @@ class OperatedGroup:
                     await asyncio.sleep(0.1)
                 else:
                     return ""
+
+
+async def _move_to_another_super_user(operated: OperatedGroup) -> None:
+    """Let operator, controllers and members sign as another user, and switch over: the guard needs it."""
+    other = Credentials("inner-2", "inner-password-2")
+    operated.world.put_secret("inner", password=other.password)
+    spec = {"cluster": "main", "type": "Super", "passwordSecret": {"name": "inner"}}
+    await operated.settle("inner-2", spec)
+    write_credentials(operated.group.credentials, other)
+    operated.world.put_secret("main-broker-credentials", username=other.username, password=other.password)
+    await operated.group.elect(1 - await operated.group.master())
 
 
 @pytest.fixture
@@ -146,6 +161,7 @@ async def test_a_user_is_served_within_its_rights_through_switchover_and_new_pas
     )
     assert result.lost == frozenset()
 
+    await _move_to_another_super_user(operated)
     operated.world.put_secret("keys", password=SECOND.password)
     await operated.apply()
     for broker in (master, slave):
@@ -162,4 +178,4 @@ async def test_a_user_is_served_within_its_rights_through_switchover_and_new_pas
     for broker in (master, slave):
         async with asking(broker, group.credentials) as asker:
             users, rights = await known(asker)
-        assert (set(users), rights) == ({INNER.username}, {})
+        assert (set(users), rights) == ({INNER.username, "inner-2"}, {})

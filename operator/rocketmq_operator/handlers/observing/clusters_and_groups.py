@@ -164,6 +164,7 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
     token = token_of(shared.token if shared else secret) or environment.new_token()
     # The controllers sign with the user of their cluster, so that of another one that uses them is the same.
     known = credentials_of(credentials) or (credentials_of(shared.credentials) if shared else None)
+    username = names.INNER_USER if known is None else known.username
     password = "" if not spec.has_users else environment.new_token() if known is None else known.password
     trust = shared.trust if shared else children.get(ObjectKey("ConfigMap", names.trust(name)))
     may_ask = shared is None or shared.may_use
@@ -186,7 +187,7 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
         group_services=by_key(
             item for item in found if item["kind"] == "Service" and GROUP_LABEL in _labels(item)
         ),
-        secrets=ClusterSecrets(token, password),
+        secrets=ClusterSecrets(token, password, username),
         sharing=own,
         provider=None if shared is None else shared.provider,
         candidates=await clusters_that_name(environment.kube, own),
