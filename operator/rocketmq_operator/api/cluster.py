@@ -186,15 +186,15 @@ _USERS_NEED_VERSION = Rule(
         "RocketMQ has users since 5.3.0"
     ),
 )
-_USERS_WITHOUT_PROXY = Rule(
+_USERS_WITHOUT_LOCAL_PROXY = Rule(
     name="ProxyWithUsers",
-    expression="self.authentication.type == 'None' || self.proxy.mode == 'None'",
+    expression="self.authentication.type == 'None' || self.proxy.mode != 'Local'",
     message="'authentication.type is ' + self.authentication.type + ' with proxy.mode ' + self.proxy.mode + "
-    "': the operator does not give proxies credentials yet; set proxy.mode to None'",
-    holds=lambda spec: not spec.has_users or spec.proxy.mode is ProxyMode.NONE,
+    "': the operator does not give a proxy in a broker credentials yet; set proxy.mode to Cluster or None'",
+    holds=lambda spec: not spec.has_users or spec.proxy.mode is not ProxyMode.LOCAL,
     problem=lambda spec: (
         f"authentication.type is {spec.authentication.type} with proxy.mode {spec.proxy.mode}: "
-        "the operator does not give proxies credentials yet; set proxy.mode to None"
+        "the operator does not give a proxy in a broker credentials yet; set proxy.mode to Cluster or None"
     ),
 )
 
@@ -205,7 +205,7 @@ class RocketMQClusterSpec(SpecModel):
     RULES: ClassVar[tuple[Rule, ...]] = (
         _RIGHTS_NEED_USERS,
         _USERS_NEED_VERSION,
-        _USERS_WITHOUT_PROXY,
+        _USERS_WITHOUT_LOCAL_PROXY,
         _CONTROLLERS_OF_OTHERS,
         Rule(
             name="OlderProtocol",
