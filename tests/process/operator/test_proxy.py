@@ -90,16 +90,27 @@ async def test_a_proxy_of_its_own_answers_clients_of_rocketmq_5_and_older_ones(
         await broker.stop()
 
 
-async def test_a_proxy_lets_users_in_within_their_rights(tmp_path: Path, name_server: NameServer) -> None:
+@pytest.mark.parametrize("mode", [ProxyMode.CLUSTER, ProxyMode.LOCAL])
+async def test_a_proxy_lets_users_in_within_their_rights(
+    mode: ProxyMode, tmp_path: Path, name_server: NameServer
+) -> None:
     release = await jars()
-    broker = JavaBroker(release, _place(tmp_path), name_server.address, SETTINGS | ACCESS_CONTROL)
-    file = ProxyFile(ProxyMode.CLUSTER, CLUSTER, name_server.address, tmp_path / "proxy", INNER)
-    proxy = proxy_process(release, file, tmp_path / "proxy")
+    file = ProxyFile(mode, CLUSTER, name_server.address, tmp_path / "proxy", INNER)
+    inside = mode is ProxyMode.LOCAL
+    broker = JavaBroker(
+        release,
+        _place(tmp_path),
+        name_server.address,
+        SETTINGS | ACCESS_CONTROL,
+        proxy_conf=file.path if inside else None,
+    )
+    proxy = broker.process if inside else proxy_process(release, file, tmp_path / "proxy")
     try:
         await broker.start()
         await name_server.wait_for_master(GROUP)
         await _make_users(broker.address)
-        await proxy.start()
+        if not inside:
+            await proxy.start()
         await proxy.wait_for_text(STARTED, BOOT_TIMEOUT_S)
         where = (file.grpc_address, TOPIC, READERS, MESSAGES)
         counted = await send_and_read(*where, tmp_path / "grpc", ("alice", "alice-1"))
@@ -111,7 +122,8 @@ async def test_a_proxy_lets_users_in_within_their_rights(tmp_path: Path, name_se
             with pytest.raises(ProcessFailedError, match=words):
                 await send_and_read(*where, tmp_path / name, (name, password))
         settings = LoadSettings(threads=1, rate=50, send_timeout_ms=60_000, user=("alice", "alice-1"))
-        async with LoadClient(release, file.remoting_address, TOPIC, tmp_path / "load", settings) as load:
+        routes = name_server.address if inside else file.remoting_address
+        async with LoadClient(release, routes, TOPIC, tmp_path / "load", settings) as load:
             await load.wait_for_acknowledged(MESSAGES, ACKNOWLEDGED_WITHIN_S)
     finally:
         await proxy.stop()

@@ -63,7 +63,7 @@ class ProxyFile:
             "remotingAccessAddr": "127.0.0.1",
             "namesrvAddr": name_server,
         }
-        if inner is not None:
+        if inner is not None and mode is ProxyMode.CLUSTER:
             # What the start script adds.
             added = json.dumps({"accessKey": inner.username, "secretKey": inner.password})
             written["innerClientAuthenticationCredentials"] = added

@@ -76,14 +76,14 @@ class ObservedAccount:
         secret: the Secret that the operator has to write before brokers get the password, None for none.
         binding: the Secret for applications that the operator makes, empty with a password of somebody's own.
         problem: why brokers cannot get the user.
-        has_rights: whether brokers look at rights.
+        has_rights: whether brokers look at rights; None if it was not looked up.
     """
 
     password: str = field(default="", repr=False)
     secret: Json | None = field(default=None, repr=False)
     binding: str = ""
     problem: Wait | None = None
-    has_rights: bool = True
+    has_rights: bool | None = None
 
 
 NO_ACCOUNT: Final = ObservedAccount()

@@ -106,6 +106,8 @@ def _rights_enforced(observed: ObservedMetadata) -> tuple[Finding, ...]:
     """Return whether brokers look at the rights of a User; nothing of other kinds."""
     if not isinstance(observed.spec, UserSpec):
         return ()
+    if observed.account.has_rights is None:
+        return (make_finding("RightsEnforced", holds=None, reason="NotCompared"),)
     if not observed.account.has_rights:
         text = f"cluster {observed.spec.cluster} has authorization.type None: every user may do everything"
         return (make_finding("RightsEnforced", holds=False, reason="AuthorizationOff", message=text),)

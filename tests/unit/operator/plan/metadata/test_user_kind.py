@@ -203,6 +203,14 @@ async def test_without_users_in_the_cluster_nothing_is_asked_and_the_reason_is_t
     assert not world.has("User", "alice"), "a deletion does not wait for users"
 
 
+async def test_without_its_cluster_nothing_is_said_of_rights() -> None:
+    world = users_world()
+    world.put("User", "alice", USER | {"cluster": "gone"})
+    await world.one_pass("User", "alice")
+    assert condition(world, "Ready") == ("False", "NoCluster")
+    assert condition(world, "RightsEnforced") == ("Unknown", "NotCompared")
+
+
 async def test_rights_are_written_where_brokers_do_not_look_at_them_and_that_is_told() -> None:
     world = users_world()
     world.put("RocketMQCluster", "main", {"authentication": WITH_USERS["authentication"]})
