@@ -299,6 +299,16 @@ async def test_with_retain_brokers_keep_the_user_and_its_secret_stays_for_the_ne
     assert [one["name"] for one in owners] == ["alice"]
 
 
+async def test_a_secret_that_should_outlive_its_user_loses_its_owner() -> None:
+    world = await made_user()
+    world.put("User", "alice", USER | {"deletionPolicy": "Retain"})
+    await world.one_pass("User", "alice")
+    metadata = world.kube.objects["Secret", NAMESPACE, MADE]["metadata"]
+    assert not metadata.get("ownerReferences")
+    world.delete("User", "alice")
+    assert world.secret(MADE)[KEY]
+
+
 async def test_the_operators_own_user_cannot_be_claimed() -> None:
     world = users_world()
     world.put("User", "rocketmq-ha", USER)
