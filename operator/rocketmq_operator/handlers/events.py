@@ -49,6 +49,7 @@ REFUSALS: Final = frozenset(
         "PodRefused",
         "ScaleInRefused",
         "SecretMissing",
+        "SignsForMembers",
         "StepRefused",
         "SwitchoverRefused",
         "TooFewVoters",

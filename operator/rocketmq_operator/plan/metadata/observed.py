@@ -133,6 +133,12 @@ class ObservedMetadata:
         return config_to_write(self.spec, self.name, found)
 
     @property
+    def signs_for_all(self) -> bool:
+        """Whether it is the user with which operator and members sign."""
+        signer = self.credentials
+        return isinstance(self.spec, UserSpec) and signer is not None and signer.username == self.name
+
+    @property
     def acted_on(self) -> bool:
         """Whether this generation was brought to every group before: what differs now is drift."""
         return self.applied_generation == self.generation

@@ -15,6 +15,7 @@ Secret that the operator makes for it comes first: a password that only brokers 
 from collections.abc import Collection, Iterator
 from typing import Final
 
+from controller_core.access.users import ENABLED, SUPER
 from rocketmq_operator.api.common import DeletionPolicy
 from rocketmq_operator.api.metadata import DriftPolicy, GroupState
 from rocketmq_operator.api.names import BROKERS_FINALIZER, TOPIC_KIND
@@ -64,6 +65,9 @@ def _deletion(observed: ObservedMetadata) -> ResourcePlan:
         or not observed.cluster_found
     ):
         return ResourcePlan((release,))
+    if observed.signs_for_all:
+        text = f"operator and members sign as {observed.name}: brokers must keep it"
+        return ResourcePlan((), Wait("SignsForMembers", text))
     kind = observed.owner.kind
     deletes = tuple(
         DeleteMetadata(kind, observed.name, one.group, copy.address)
@@ -103,7 +107,21 @@ def _blocked(observed: ObservedMetadata) -> Wait | None:
             "Conflict",
             f"{observed.name} of cluster {cluster} is that of {observed.owner.kind} {observed.older_owner}",
         )
-    return observed.account.problem
+    return observed.account.problem or _locked_out(observed)
+
+
+def _locked_out(observed: ObservedMetadata) -> Wait | None:
+    """Return why a change of the user that signs for operator and members would shut them out."""
+    signer = observed.credentials
+    if signer is None or not observed.signs_for_all:
+        return None
+    wanted = observed.config_to_write(None)
+    if wanted == wanted | {"password": signer.password, "userType": SUPER, "userStatus": ENABLED}:
+        return None
+    text = (
+        f"operator and members sign as {observed.name}: its password, type and status must stay"
+    )
+    return Wait("SignsForMembers", text)
 
 
 def _writes(observed: ObservedMetadata) -> Iterator[WriteMetadata]:

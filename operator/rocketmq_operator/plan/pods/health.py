@@ -30,6 +30,7 @@ _NEEDS_PERSON: Final = frozenset(
         "PodRefused",
         "RunFailed",
         "SecretNotAllowed",
+        "SignsForMembers",
         "StepRefused",
         "SwitchoverRefused",
     }

@@ -5,11 +5,13 @@ import logging
 
 import pytest
 
+from controller_core.access.signing import Credentials
 from rocketmq_operator.api.names import BROKERS_FINALIZER
 from rocketmq_operator.clients.api import Json, RequestRefusedError
 from rocketmq_operator.handlers.kinds import RESYNC_S, USER_RESYNC_S
 from testkit.memory.kubernetes import CrashError
 from testkit.worlds.metadata import (
+    INNER,
     NAMESPACE,
     ORDERS,
     PAY,
@@ -325,3 +327,49 @@ async def test_no_log_line_and_no_text_of_a_step_has_a_password(caplog: pytest.L
     await world.one_pass("User", "alice")
     assert "write User alice" in caplog.text
     assert "open-sesame" not in caplog.text + repr(world.status("User", "alice")) + repr(world.events())
+
+
+def signing_world() -> MetadataWorld:
+    """Return a world in which operator and members sign as inner-2, which is a User too."""
+    world = users_world()
+    world.brokers.credentials = Credentials("inner-2", "second")
+    world.put_secret("main-broker-credentials", **{"username": "inner-2", KEY: "second"})
+    world.put_secret("keys", **{KEY: "second"})
+    return world
+
+
+SIGNER: Json = {"cluster": "main", "type": "Super", "passwordSecret": {"name": "keys"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "password"), [({}, "third"), ({"enabled": False}, "second"), ({"type": "Normal"}, "second")]
+)
+async def test_the_user_that_signs_for_all_cannot_be_changed_so_that_it_is_refused(
+    change: Json, password: str
+) -> None:
+    world = signing_world()
+    world.put("User", "inner-2", SIGNER)
+    await world.one_pass("User", "inner-2")
+    assert world.condition("Ready", "User", "inner-2") == ("True", "Applied")
+    before = {address: account(world, address, "inner-2") for address in ALL}
+    world.put_secret("keys", **{KEY: password})
+    world.put("User", "inner-2", SIGNER | change)
+    await world.one_pass("User", "inner-2")
+    assert world.condition("Ready", "User", "inner-2") == ("False", "SignsForMembers")
+    assert {address: account(world, address, "inner-2") for address in ALL} == before
+
+
+async def test_the_user_that_signs_for_all_is_not_deleted_from_brokers() -> None:
+    world = signing_world()
+    world.put("User", "inner-2", SIGNER)
+    await world.one_pass("User", "inner-2")
+    world.delete("User", "inner-2")
+    world.advance(60)
+    await world.one_pass("User", "inner-2")
+    assert world.has("User", "inner-2")
+    assert world.knows(ORDERS, "inner-2", "User")
+    world.put_secret("main-broker-credentials", **{"username": INNER.username, KEY: INNER.password})
+    world.brokers.credentials = INNER
+    await world.one_pass("User", "inner-2")
+    assert not world.has("User", "inner-2")
+    assert not world.knows(ORDERS, "inner-2", "User")
