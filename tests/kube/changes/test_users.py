@@ -81,9 +81,12 @@ async def _credentials(release: Release) -> tuple[str, str]:
 
 
 @pytest.fixture
-async def sender(release: Release, vault: KubeGroup) -> AsyncIterator[LoadPod]:
+async def sender(
+    release: Release, vault: KubeGroup, request: pytest.FixtureRequest
+) -> AsyncIterator[LoadPod]:
     """Send as the user, with the password of the Secret that the operator made."""
-    pod = LoadPod(release.cluster, "sender-of-vault", ROCKETMQ_IMAGE, f"{CLUSTER}-nameserver:9876", TOPIC)
+    name = request.node.name.removeprefix("test_").replace("_", "-")[:38].rstrip("-")
+    pod = LoadPod(release.cluster, name, ROCKETMQ_IMAGE, f"{CLUSTER}-nameserver:9876", TOPIC)
     user = await _credentials(release)
     await pod.start(LoadSettings(threads=ONE_OF_EACH_THREAD, rate=50, user=user))
     yield pod
