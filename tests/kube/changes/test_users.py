@@ -28,7 +28,7 @@ API: Final = "rocketmq-ha.dev/v1alpha1"
 READY_WITHIN_S = 420.0
 ACTED_WITHIN_S = 120.0
 RIGHTS: Final = [
-    {"resource": f"Topic:{TOPIC}", "actions": ["Pub", "Sub"]},
+    {"resource": f"Topic:{TOPIC}", "actions": ["Pub", "Sub", "Get"]},
     {"resource": "Group:read-back-*", "actions": ["Sub"]},
 ]
 

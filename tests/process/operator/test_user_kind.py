@@ -34,7 +34,7 @@ SPEC = {
     "cluster": "main",
     "passwordSecret": {"name": "keys"},
     "rights": [
-        {"resource": f"Topic:{TOPIC}", "actions": ["Pub", "Sub"]},
+        {"resource": f"Topic:{TOPIC}", "actions": ["Pub", "Sub", "Get"]},
         {"resource": f"Group:{READERS}*", "actions": ["Sub"]},
     ],
 }

@@ -73,7 +73,7 @@ class UserRight(SpecModel):
         Field(min_length=1, max_length=len(RightAction), json_schema_extra={"x-kubernetes-list-type": "set"}),
     ]
     """Pub, Sub, Create, Update, Delete, Get, List or All. Producers need Pub on the topic; consumers need Sub
-    on the topic and on their group."""
+    and Get on the topic, and Sub on their group."""
     source_ips: Annotated[
         tuple[Annotated[str, Field(max_length=18, pattern=_SOURCE_PATTERN)], ...],
         Field(max_length=SOURCE_IPS_MAX, json_schema_extra={"x-kubernetes-list-type": "set"}),

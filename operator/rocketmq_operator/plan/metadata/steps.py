@@ -118,9 +118,7 @@ def _locked_out(observed: ObservedMetadata) -> Wait | None:
     wanted = observed.config_to_write(None)
     if wanted == wanted | {"password": signer.password, "userType": SUPER, "userStatus": ENABLED}:
         return None
-    text = (
-        f"operator and members sign as {observed.name}: its password, type and status must stay"
-    )
+    text = f"operator and members sign as {observed.name}: its password, type and status must stay"
     return Wait("SignsForMembers", text)
 
 
