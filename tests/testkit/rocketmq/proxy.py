@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from controller_core.access.signing import Credentials
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
-from rocketmq_operator.api.proxy import Proxy as ProxySpec
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.common.proxy_config import proxy_conf
 from testkit.processes.ports import free_ports
@@ -54,7 +53,7 @@ class ProxyFile:
         self.remoting_address: Final = f"127.0.0.1:{remoting}"
         self.metrics_url: Final = f"http://127.0.0.1:{metrics}/metrics"
         users = {} if inner is None else _USERS
-        spec = RocketMQClusterSpec.model_validate(users).model_copy(update={"proxy": ProxySpec(mode=mode)})
+        spec = RocketMQClusterSpec.model_validate({"proxy": {"mode": str(mode)}} | users)
         written: dict[str, str] = json.loads(proxy_conf(cluster, "shop", spec))
         here = {
             "grpcServerPort": str(grpc),

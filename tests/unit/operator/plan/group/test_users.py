@@ -136,7 +136,6 @@ async def test_the_status_says_whether_slaves_have_the_users(
     [
         ({"authorization": {"type": "Simple"}}, "RightsWithoutUsers"),
         (USERS | {"version": "5.2.0"}, "VersionWithoutUsers"),
-        (USERS | {"proxy": {"mode": "Local"}}, "ProxyWithUsers"),
     ],
 )
 def test_what_cannot_work_together_is_refused(spec: dict[str, Any], reason: str) -> None:
