@@ -152,7 +152,6 @@ REFUSALS = (
     ),
     RefusedChange("rights alone", "RocketMQCluster", {"authorization": {"type": "Simple"}}, ("Simple",)),
     RefusedChange("users before 5.3", "RocketMQCluster", _USERS | {"version": "5.2.0"}, ("5.2.0",)),
-    RefusedChange("users with a proxy", "RocketMQCluster", _USERS | {"proxy": {"mode": "Local"}}, ("Local",)),
     RefusedChange(
         "two copies on one member",
         "BrokerGroup",

@@ -10,9 +10,9 @@ from rocketmq_operator.api.names import BROKERS_FINALIZER
 from rocketmq_operator.clients.api import Json, RequestRefusedError
 from rocketmq_operator.handlers.kinds import RESYNC_S, USER_RESYNC_S
 from testkit.memory.kubernetes import CrashError
+from testkit.memory.membership import NAMESPACE
 from testkit.worlds.metadata import (
     INNER,
-    NAMESPACE,
     ORDERS,
     PAY,
     SLAVE,
