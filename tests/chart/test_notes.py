@@ -13,6 +13,7 @@ from rocketmq_operator.api.names import (
     GROUP,
     OUR_KINDS,
     TOPIC_KIND,
+    USER_KIND,
 )
 from testkit.kube.kubectl import program
 from testkit.kube.release import ROOT
@@ -21,7 +22,7 @@ from testkit.products.helm import named, rendered
 pytestmark = pytest.mark.skipif(program("helm") is None, reason="helm is not installed")
 OBJECTS = {kind.plural for kind in OUR_KINDS} - {FAILOVER_KIND.plural}
 """Kinds whose objects a person deletes; Failovers go with their BrokerGroup."""
-FORGOTTEN_FIRST = {TOPIC_KIND.plural, CONSUMER_GROUP_KIND.plural}
+FORGOTTEN_FIRST = {TOPIC_KIND.plural, CONSUMER_GROUP_KIND.plural, USER_KIND.plural}
 WHOLE_CLUSTER = "operator.clusterWide=true"
 
 
@@ -43,8 +44,12 @@ def _notes(chart: Path, *settings: str) -> str:
 
 
 def _deleted(text: str) -> list[list[str]]:
-    """Return the kinds that each `delete --all` names, in their order."""
-    return [found.split(",") for found in re.findall(r"delete ([a-z,]+) --all", text)]
+    """Return the kinds that each `delete --all` names, in their order.
+
+    Users are named with their API group: OpenShift has users too.
+    """
+    found = re.findall(r"delete ([-a-z,.]+) --all", text)
+    return [one.replace(f"{USER_KIND.plural}.{GROUP}", USER_KIND.plural).split(",") for one in found]
 
 
 def _definitions_deleted(text: str) -> list[str]:
@@ -75,6 +80,6 @@ def test_the_notes_remove_nothing_outside_the_watched_namespaces(notes_chart: Pa
     text = _notes(notes_chart, 'operator.watchNamespaces=["shop","pay"]')
     assert " -A" not in text.partition("To remove everything")[2]
     for namespace in ("shop", "pay"):
-        assert f"kubectl -n {namespace} delete topics,consumergroups --all" in text
+        assert f"kubectl -n {namespace} delete topics,consumergroups,users.rocketmq-ha.dev --all" in text
         assert f"kubectl -n {namespace} delete pvc -l rocketmq-ha.dev/cluster" in text
-    assert "delete topics,consumergroups --all -A" in _notes(notes_chart, WHOLE_CLUSTER)
+    assert "delete topics,consumergroups,users.rocketmq-ha.dev --all -A" in _notes(notes_chart, WHOLE_CLUSTER)

@@ -69,6 +69,11 @@ def test_an_authority_of_a_person_is_only_read() -> None:
     assert rights["secrets mine"] == {"get"}
 
 
+def test_secrets_of_users_are_read_and_written_by_name() -> None:
+    rights = _rights(rendered('operator.userSecrets=["alice-user"]'), "demo-operator")
+    assert rights["secrets alice-user"] == {"get", "patch"}
+
+
 def test_no_account_lists_secrets_and_secrets_are_read_by_name_alone() -> None:
     for role in rendered(*ALL_ON):
         for rule in role.get("rules", ()) if role["kind"].endswith("Role") else ():

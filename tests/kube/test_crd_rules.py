@@ -11,6 +11,7 @@ from testkit.worlds.crd_cases import ACCEPTED_CHANGES, REFUSALS, RefusedChange, 
 from testkit.worlds.member_cases import ACCEPTED_MEMBER_CHANGES, MEMBER_REFUSALS
 from testkit.worlds.pod_cases import ACCEPTED_POD_CHANGES, POD_REFUSALS
 from testkit.worlds.storage_cases import ACCEPTED_STORAGE_CHANGES, STORAGE_REFUSALS
+from testkit.worlds.user_cases import ACCEPTED_USER_CHANGES, USER_REFUSALS
 
 Json = dict[str, Any]
 
@@ -21,7 +22,10 @@ def _object(kind: str, spec: Json) -> Json:
 
 @pytest.mark.parametrize(
     "refusal",
-    [*REFUSALS, *MEMBER_REFUSALS, *POD_REFUSALS, *CLUSTER_REFUSALS, *STORAGE_REFUSALS],
+    [
+        *(*REFUSALS, *MEMBER_REFUSALS, *POD_REFUSALS, *CLUSTER_REFUSALS),
+        *(*STORAGE_REFUSALS, *USER_REFUSALS),
+    ],
     ids=lambda case: case.name,
 )
 def test_the_api_server_refuses_with_field_and_value(refusal: RefusedChange, namespace: str) -> None:
@@ -42,6 +46,7 @@ def test_the_api_server_refuses_with_field_and_value(refusal: RefusedChange, nam
         *ACCEPTED_POD_CHANGES,
         *ACCEPTED_CLUSTER_CHANGES,
         *ACCEPTED_STORAGE_CHANGES,
+        *ACCEPTED_USER_CHANGES,
     ],
 )
 def test_the_api_server_takes_a_change_within_the_rules(

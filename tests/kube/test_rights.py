@@ -28,6 +28,7 @@ EXCUSED: Final = {
     Right(OPERATOR, "rocketmq-ha.dev", "rocketmqclusters/finalizers", "update"): _ADMISSION,
     Right(OPERATOR, "rocketmq-ha.dev", "brokergroups/finalizers", "update"): _ADMISSION,
     Right(OPERATOR, "rocketmq-ha.dev", "sloreports/finalizers", "update"): _ADMISSION,
+    Right(OPERATOR, "rocketmq-ha.dev", "users/finalizers", "update"): _ADMISSION,
     Right(
         OPERATOR, "rocketmq-ha.dev", "failovers", "delete"
     ): "of records older than the newest many; a run has not so many",

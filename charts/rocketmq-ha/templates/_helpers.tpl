@@ -55,7 +55,7 @@ The operator's permissions in the namespaces that it watches: exactly those that
 # `patch` is for finalizers: on objects that the operator must first delete from the brokers, and on clusters whose controllers others
 # use.
 - apiGroups: [rocketmq-ha.dev]
-  resources: [rocketmqclusters, topics, consumergroups]
+  resources: [rocketmqclusters, topics, consumergroups, users]
   verbs: [get, list, watch, patch]
 - apiGroups: [rocketmq-ha.dev]
   resources:
@@ -65,13 +65,14 @@ The operator's permissions in the namespaces that it watches: exactly those that
     - sloreports/status
     - topics/status
     - consumergroups/status
+    - users/status
   verbs: [patch]
 - apiGroups: [rocketmq-ha.dev]
   resources: [failovers]
   verbs: [get, list, watch, create, patch, delete]
 # Owner references with blockOwnerDeletion: their admission requires this permission.
 - apiGroups: [rocketmq-ha.dev]
-  resources: [rocketmqclusters/finalizers, brokergroups/finalizers, sloreports/finalizers]
+  resources: [rocketmqclusters/finalizers, brokergroups/finalizers, sloreports/finalizers, users/finalizers]
   verbs: [update]
 # `get`, here and below: before the operator first writes a name, it checks whether another owner uses that name.
 - apiGroups: [""]
@@ -103,6 +104,13 @@ The operator's permissions in the namespaces that it watches: exactly those that
   resourceNames:
     {{- toYaml .Values.operator.authoritySecrets | nindent 4 }}
   verbs: [get]
+{{- end }}
+{{- if and .Values.operator.userSecrets (not (has "*" .Values.operator.clusters)) }}
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames:
+    {{- toYaml .Values.operator.userSecrets | nindent 4 }}
+  verbs: [get, patch]
 {{- end }}
 - apiGroups: [""]
   resources: [persistentvolumeclaims]

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from controller_core.access.request_signer import RequestSigner
+from controller_core.access.user_table import UserRequest, UserTable
 from controller_core.access.users import (
     AclInfo,
     ListAclsRequestHeader,
@@ -31,7 +32,7 @@ from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.address import HostPort
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, other_master
-from ha_sidecar.users.comparison import UserComparison, UserRequest, UserTable
+from ha_sidecar.users.comparison import UserComparison
 
 COMPARE_S: Final = 2.0
 """Between two comparisons."""

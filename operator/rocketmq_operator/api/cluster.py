@@ -21,7 +21,7 @@ from rocketmq_operator.api.common import (
 )
 from rocketmq_operator.api.conditions import Conditions, ObservedGeneration
 from rocketmq_operator.api.listeners import Listeners, ListenerStatuses
-from rocketmq_operator.api.proxy import Proxy, ProxyMode
+from rocketmq_operator.api.proxy import Proxy
 
 VERSION_DEFAULT = "5.5.0"
 IMAGE_LENGTH_MAX = 512
@@ -186,17 +186,6 @@ _USERS_NEED_VERSION = Rule(
         "RocketMQ has users since 5.3.0"
     ),
 )
-_USERS_WITHOUT_PROXY = Rule(
-    name="ProxyWithUsers",
-    expression="self.authentication.type == 'None' || self.proxy.mode == 'None'",
-    message="'authentication.type is ' + self.authentication.type + ' with proxy.mode ' + self.proxy.mode + "
-    "': the operator does not give proxies credentials yet; set proxy.mode to None'",
-    holds=lambda spec: not spec.has_users or spec.proxy.mode is ProxyMode.NONE,
-    problem=lambda spec: (
-        f"authentication.type is {spec.authentication.type} with proxy.mode {spec.proxy.mode}: "
-        "the operator does not give proxies credentials yet; set proxy.mode to None"
-    ),
-)
 
 
 class RocketMQClusterSpec(SpecModel):
@@ -205,7 +194,6 @@ class RocketMQClusterSpec(SpecModel):
     RULES: ClassVar[tuple[Rule, ...]] = (
         _RIGHTS_NEED_USERS,
         _USERS_NEED_VERSION,
-        _USERS_WITHOUT_PROXY,
         _CONTROLLERS_OF_OTHERS,
         Rule(
             name="OlderProtocol",

@@ -1,8 +1,8 @@
-"""What Topic and ConsumerGroup have in common.
+"""What Topic, ConsumerGroup and User have in common.
 
 Names in brokers' tables, the policy for drift, and the status.
 
-Both stand for one entry of the metadata of every chosen broker group of a cluster. The words of their
+Each stands for one entry of the metadata of every chosen broker group of a cluster. The words of their
 settings are RocketMQ's own.
 """
 
@@ -43,7 +43,7 @@ GroupNames = Annotated[
 
 
 class DriftPolicy(StrEnum):
-    """The operator's reaction when another client changes a topic or consumer group in brokers."""
+    """The operator's reaction when another client changes a topic, consumer group or user in brokers."""
 
     CORRECT = "Correct"
     """The operator writes the spec again, and an Event reports the difference."""
@@ -90,22 +90,27 @@ def name_rules(
                 f"{field} is {getattr(spec, attribute)}: RocketMQ has names like this for itself"
             ),
         ),
-        Rule(
-            name="Unchangeable",
-            expression=f"has(self.{field}) == has(oldSelf.{field}) && "
-            f"(!has(self.{field}) || self.{field} == oldSelf.{field})",
-            message=f"'{field} cannot change from ' + (has(oldSelf.{field}) ? oldSelf.{field} : "
-            f"'metadata.name') + ' to ' + (has(self.{field}) ? self.{field} : 'metadata.name') + ': make "
-            "another object'",
-            reason="FieldValueForbidden",
-        ),
+        unchangeable_name(field),
+    )
+
+
+def unchangeable_name(field: str) -> Rule:
+    """Return the rule that a name in brokers' tables, which may be absent, keeps its first value."""
+    return Rule(
+        name="Unchangeable",
+        expression=f"has(self.{field}) == has(oldSelf.{field}) && "
+        f"(!has(self.{field}) || self.{field} == oldSelf.{field})",
+        message=f"'{field} cannot change from ' + (has(oldSelf.{field}) ? oldSelf.{field} : "
+        f"'metadata.name') + ' to ' + (has(self.{field}) ? self.{field} : 'metadata.name') + ': make "
+        "another object'",
+        reason="FieldValueForbidden",
     )
 
 
 class FieldDrift(StatusModel):
     """One setting that a broker group has otherwise than the spec."""
 
-    field: Annotated[str, Field(max_length=128)]
+    field: Annotated[str, Field(max_length=160)]
     """The field of the spec."""
     wanted: Annotated[str, Field(max_length=VALUE_LENGTH_MAX)] = ""
     """What the spec says."""
@@ -140,14 +145,14 @@ class GroupMetadataStatus(StatusModel):
 
 
 class MetadataStatus(StatusModel):
-    """What the operator says of a Topic or a ConsumerGroup."""
+    """What the operator says of a Topic, a ConsumerGroup or a User."""
 
     observed_generation: ObservedGeneration = 0
     """The generation that was acted on in every broker group, or that a person must correct."""
     applied_generation: Annotated[int, Field(ge=NOT_OBSERVED)] | None = None
     """The generation that was brought to every broker group: what differs from it is drift."""
     conditions: Conditions = ()
-    """Ready, InSync, Unrivalled, Reconciling and Stalled."""
+    """Ready, InSync, Unrivalled, Reconciling and Stalled; of a User RightsEnforced too."""
     name: Annotated[str, Field(max_length=255)] = ""
     """Its name in the brokers."""
     in_sync: Annotated[str, Field(max_length=16)] = ""

@@ -23,6 +23,8 @@ REPORT_LABEL: Final = f"{GROUP}/slo-report"
 """On the objects of an SLOReport, its Jobs and their pods included: its name."""
 REPORTS_OF_LABEL: Final = f"{GROUP}/reports-of"
 """On the Service of a report server, which is not ours: the PersistentVolumeClaim whose reports it shows."""
+USER_LABEL: Final = f"{GROUP}/user"
+"""On the Secret that the operator made for a User: its name."""
 EXECUTORS_LABEL: Final = f"{GROUP}/executors-account"
 """On the same Service: the account that may make the pods of a report's executors."""
 REPORT_SERVER: Final = "report-server"
@@ -39,7 +41,7 @@ CHANGED_ANNOTATION: Final = f"{GROUP}/changed-at"
 CONTROLLERS_FINALIZER: Final = f"{GROUP}/controllers-in-use"
 """On a RocketMQCluster whose controllers another one uses."""
 BROKERS_FINALIZER: Final = f"{GROUP}/in-brokers"
-"""On a Topic or ConsumerGroup that the operator deletes from the brokers before Kubernetes deletes the
+"""On a Topic, ConsumerGroup or User that the operator deletes from the brokers before Kubernetes deletes the
 object."""
 
 
@@ -58,4 +60,8 @@ FAILOVER_KIND: Final = KindNames("Failover", "failovers", "failover", "rmqfo")
 REPORT_KIND: Final = KindNames("SLOReport", "sloreports", "sloreport", "rmqslo")
 TOPIC_KIND: Final = KindNames("Topic", "topics", "topic", "rmqt")
 CONSUMER_GROUP_KIND: Final = KindNames("ConsumerGroup", "consumergroups", "consumergroup", "rmqcg")
-OUR_KINDS: Final = (CLUSTER_KIND, GROUP_KIND, FAILOVER_KIND, REPORT_KIND, TOPIC_KIND, CONSUMER_GROUP_KIND)
+USER_KIND: Final = KindNames("User", "users", "user", "rmqu")
+OUR_KINDS: Final = (
+    *(CLUSTER_KIND, GROUP_KIND, FAILOVER_KIND, REPORT_KIND),
+    *(TOPIC_KIND, CONSUMER_GROUP_KIND, USER_KIND),
+)

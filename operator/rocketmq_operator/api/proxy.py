@@ -22,8 +22,14 @@ from rocketmq_operator.api.rules import owned_keys, plain_properties
 
 REPLICAS_MAX: Final = 16
 OWNED_PROXY_KEYS: Final = (
+    "authenticationEnabled",
+    "authenticationMetadataProvider",
+    "authorizationEnabled",
+    "authorizationMetadataProvider",
     "brokerConfigPath",
+    "enableAclRpcHookForClusterMode",
     "grpcServerPort",
+    "innerClientAuthenticationCredentials",
     "namesrvAddr",
     "proxyMode",
     "remotingListenPort",

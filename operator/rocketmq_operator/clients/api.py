@@ -106,7 +106,7 @@ class BrokerApi(Protocol):
     async def read(
         self, address: str, kind: str, name: str, credentials: Credentials | None = None
     ) -> Json | None:
-        """Return a Topic or ConsumerGroup as the broker at host:port has it, in Java's words.
+        """Return a Topic, ConsumerGroup or User as the broker at host:port has it, in Java's words.
 
         Return None if the broker does not have it.
         """

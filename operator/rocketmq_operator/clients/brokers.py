@@ -1,6 +1,6 @@
 """Brokers and name servers over remoting.
 
-Topics and consumer groups read, written and forgotten, as mqadmin does.
+Topics, consumer groups and users read, written and forgotten, as mqadmin does.
 
 Each call opens a new connection. Calls are rare, and an open connection would lead to the broker that had the
 address when the client connected: after a takeover and back that may be a slave.
@@ -29,8 +29,9 @@ from controller_core.remoting.client_headers import (
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.header import Header
-from rocketmq_operator.api.names import TOPIC_KIND
+from rocketmq_operator.api.names import TOPIC_KIND, USER_KIND
 from rocketmq_operator.clients.api import Json, PeerUnavailableError, RequestRefusedError
+from rocketmq_operator.clients.broker_users import Ask, delete_account, read_account, write_account
 
 _TABLE: Final = "subscriptionGroupTable"
 
@@ -41,8 +42,10 @@ class BrokersClient:
     async def read(
         self, address: str, kind: str, name: str, credentials: Credentials | None = None
     ) -> Json | None:
-        """Return a topic or consumer group as the broker at host:port has it, None if it has none."""
+        """Return one as the broker at host:port has it, None if it has none."""
         sign = _sign(credentials)
+        if kind == USER_KIND.kind:
+            return await read_account(_ask(address, sign), name)
         if kind == TOPIC_KIND.kind:
             try:
                 header = GetTopicConfigRequestHeader(name)
@@ -57,9 +60,11 @@ class BrokersClient:
     async def write(
         self, address: str, kind: str, config: Json, credentials: Credentials | None = None
     ) -> None:
-        """Make or change a topic or consumer group; raise `RequestRefusedError` if the broker would not."""
+        """Make or change one; raise `RequestRefusedError` if the broker would not."""
         sign = _sign(credentials)
-        if kind == TOPIC_KIND.kind:
+        if kind == USER_KIND.kind:
+            await write_account(_ask(address, sign), config)
+        elif kind == TOPIC_KIND.kind:
             attributes = config.get("attributes") or {}
             header = CreateTopicRequestHeader.of_config(config["topicName"], config, attributes)
             await _answer(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header, sign=sign)
@@ -70,9 +75,11 @@ class BrokersClient:
     async def delete(
         self, address: str, kind: str, name: str, credentials: Credentials | None = None
     ) -> None:
-        """Have a broker forget a topic with its messages, or a consumer group with its offsets."""
+        """Have a broker forget a topic with its messages, a consumer group with its offsets, or a user."""
         sign = _sign(credentials)
-        if kind == TOPIC_KIND.kind:
+        if kind == USER_KIND.kind:
+            await delete_account(_ask(address, sign), name)
+        elif kind == TOPIC_KIND.kind:
             topic = DeleteTopicRequestHeader(name)
             await _answer(address, RequestCode.DELETE_TOPIC_IN_BROKER, topic, sign=sign)
         else:
@@ -91,6 +98,10 @@ class _MissingError(RequestRefusedError):
 
 def _sign(credentials: Credentials | None) -> Sign | None:
     return None if credentials is None else partial(signed, credentials=credentials)
+
+
+def _ask(address: str, sign: Sign | None) -> Ask:
+    return lambda code, header, body: _answer(address, code, header, body, sign)
 
 
 async def _answer(

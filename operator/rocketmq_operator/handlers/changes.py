@@ -6,7 +6,7 @@ The receivers are the fast takeover, the work queue and the followers of control
     RocketMQCluster                         `ClusterListener` follows its controllers; a pass over it, and
                                             over the cluster whose controllers it uses
     BrokerGroup, SLOReport, Topic,
-      ConsumerGroup                         a pass over it, if its spec or a request changed; the takeover
+      ConsumerGroup, User                   a pass over it, if its spec or a request changed; the takeover
                                             forgets a deleted group
     Pod with a group label                  the takeover, then a pass over its group
     Job with a report label                 a pass over its SLOReport

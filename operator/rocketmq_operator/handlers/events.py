@@ -33,6 +33,7 @@ from rocketmq_operator.plan.report.status import is_newer_run
 
 REFUSALS: Final = frozenset(
     {
+        "AuthenticationOff",
         "Conflict",
         "ControllerHasLog",
         IN_USE,
@@ -44,8 +45,11 @@ REFUSALS: Final = frozenset(
         "NoCluster",
         "NoGroup",
         "NoSource",
+        "PasswordInvalid",
         "PodRefused",
         "ScaleInRefused",
+        "SecretMissing",
+        "SignsForMembers",
         "StepRefused",
         "SwitchoverRefused",
         "TooFewVoters",

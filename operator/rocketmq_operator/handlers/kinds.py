@@ -19,6 +19,7 @@ from rocketmq_operator.api.names import (
     GROUP_KIND,
     REPORT_KIND,
     TOPIC_KIND,
+    USER_KIND,
 )
 from rocketmq_operator.handlers.events import announce_run, announce_trouble
 from rocketmq_operator.handlers.measuring import measurement_steps
@@ -62,6 +63,8 @@ REPORT_RESYNC_S: Final = 60.0
 """The same for a report: its Jobs are watched, and clients do not depend on it."""
 METADATA_RESYNC_S: Final = 60.0
 """The same for a Topic or a ConsumerGroup: how long drift may last. There may be a thousand of them."""
+USER_RESYNC_S: Final = 30.0
+"""The same for a User: no watch tells of its Secret, and a new password should not take minutes."""
 _ENDED_BY_PEOPLE: Final = frozenset({IN_USE, REFUSED, "FieldRewritten", "NameTaken", "StepRefused"})
 """Reasons of a wait that ends when a person acts. Each look costs dozens of calls, so these are rechecked
 less often."""
@@ -162,12 +165,12 @@ def _group_step_takes_time(step: Step) -> bool:
     return not isinstance(step, Apply | ApplyStatus)
 
 
-def _metadata(kind: str) -> KindHandling[ObservedMetadata]:
+def _metadata(kind: str, resync_s: float) -> KindHandling[ObservedMetadata]:
     return KindHandling(
         observe=lambda environment, namespace, name: observe_metadata(environment, kind, namespace, name),
         plan=metadata_plan,
         status=lambda observed, plan: metadata_status(observed, plan, ()),
-        next_pass_s=partial(_never_short, METADATA_RESYNC_S),
+        next_pass_s=partial(_never_short, resync_s),
         can_be_quiet=lambda observed: observed.deleting_since is None,
     )
 
@@ -202,7 +205,9 @@ REPORTS: Final = KindHandling(
     announce=_announce_report,
 )
 METADATA_KINDS: Final[Mapping[str, KindHandling[ObservedMetadata]]] = {
-    kind: _metadata(kind) for kind in (TOPIC_KIND.kind, CONSUMER_GROUP_KIND.kind)
+    TOPIC_KIND.kind: _metadata(TOPIC_KIND.kind, METADATA_RESYNC_S),
+    CONSUMER_GROUP_KIND.kind: _metadata(CONSUMER_GROUP_KIND.kind, METADATA_RESYNC_S),
+    USER_KIND.kind: _metadata(USER_KIND.kind, USER_RESYNC_S),
 }
 """Worked on by `metadata_pass`: a broker group that refuses must not stop the others."""
 KINDS: Final[Mapping[str, KindHandling[Any]]] = {

@@ -139,7 +139,7 @@ def _why_still_wanted(observed: ObservedResource, step: Step) -> Wait:
 async def _metadata_pass(
     kind: KindHandling[ObservedMetadata], context: PassContext, namespace: str, name: str
 ) -> float | None:
-    """Bring a Topic or a ConsumerGroup to each broker group; one that refuses does not stop the others."""
+    """Bring one to each broker group; a group that refuses does not stop the others."""
     observed = await kind.observe(context.environment, namespace, name)
     if observed is None:
         return None
@@ -153,6 +153,9 @@ async def _metadata_pass(
         refused = refused or problem
         if problem is not None and observed.deleting_since is not None and not observed.is_overdue:
             # Let go of it last, and only when all else is done.
+            break
+        if problem is not None and isinstance(step, Apply):
+            # A hold or a Secret that is not written: brokers would keep what nobody can delete or know.
             break
     corrected = [step for step in done if isinstance(step, WriteMetadata) and step.drifted]
     await announce_correction(context.environment, observed, corrected)

@@ -11,9 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_operator.api.access.user import RightAction, UserRight, UserSpec
+from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
 from rocketmq_operator.api.proxy import ProxyMode
-from testkit.processes.process import ManagedProcess
+from rocketmq_operator.api.topic import TopicSpec
+from rocketmq_operator.clients.api import PeerUnavailableError, RequestRefusedError
+from rocketmq_operator.clients.brokers import BrokersClient
+from rocketmq_operator.plan.metadata.accounts import account
+from rocketmq_operator.plan.metadata.settings import config_to_write
+from testkit.processes.process import ManagedProcess, ProcessFailedError
 from testkit.products.controllers import ControllerCluster
+from testkit.products.signed_group import ACCESS_CONTROL, INNER
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings
 from testkit.rocketmq.processes import QUICK_SETTINGS, BrokerPlace, JavaBroker, NameServer, mqadmin
@@ -80,6 +88,74 @@ async def test_a_proxy_of_its_own_answers_clients_of_rocketmq_5_and_older_ones(
     finally:
         await proxy.stop()
         await broker.stop()
+
+
+@pytest.mark.parametrize("mode", [ProxyMode.CLUSTER, ProxyMode.LOCAL])
+async def test_a_proxy_lets_users_in_within_their_rights(
+    mode: ProxyMode, tmp_path: Path, name_server: NameServer
+) -> None:
+    release = await jars()
+    file = ProxyFile(mode, CLUSTER, name_server.address, tmp_path / "proxy", INNER)
+    inside = mode is ProxyMode.LOCAL
+    broker = JavaBroker(
+        release,
+        _place(tmp_path),
+        name_server.address,
+        SETTINGS | ACCESS_CONTROL,
+        proxy_conf=file.path if inside else None,
+    )
+    proxy = broker.process if inside else proxy_process(release, file, tmp_path / "proxy")
+    try:
+        await broker.start()
+        await name_server.wait_for_master(GROUP)
+        await _make_users(broker.address)
+        if not inside:
+            await proxy.start()
+        await proxy.wait_for_text(STARTED, BOOT_TIMEOUT_S)
+        where = (file.grpc_address, TOPIC, READERS, MESSAGES)
+        counted = await send_and_read(*where, tmp_path / "grpc", ("alice", "alice-1"))
+        assert counted == {"sent": MESSAGES, "read": MESSAGES}
+        for name, password, words in (
+            ("alice", "guessed", "check signature failed"),
+            ("bob", "bob-1", "has no permission"),
+        ):
+            with pytest.raises(ProcessFailedError, match=words):
+                await send_and_read(*where, tmp_path / name, (name, password))
+        settings = LoadSettings(threads=1, rate=50, send_timeout_ms=60_000, user=("alice", "alice-1"))
+        routes = name_server.address if inside else file.remoting_address
+        async with LoadClient(release, routes, TOPIC, tmp_path / "load", settings) as load:
+            await load.wait_for_acknowledged(MESSAGES, ACKNOWLEDGED_WITHIN_S)
+    finally:
+        await proxy.stop()
+        await broker.stop()
+
+
+async def _make_users(broker: str) -> None:
+    """Make the topic, the consumer group, alice with rights on both and bob without any, as the operator."""
+    brokers = BrokersClient()
+    topic = TopicSpec(cluster=CLUSTER)
+    readers = ConsumerGroupSpec(cluster=CLUSTER)
+    rights = (
+        UserRight(resource=f"Topic:{TOPIC}", actions=(RightAction.PUB, RightAction.SUB)),
+        UserRight(resource=f"Group:{READERS}", actions=(RightAction.SUB,)),
+    )
+    alice, bob = UserSpec(cluster=CLUSTER, rights=rights), UserSpec(cluster=CLUSTER)
+    for kind, config in (
+        ("Topic", config_to_write(topic, TOPIC, None)),
+        ("ConsumerGroup", config_to_write(readers, READERS, None)),
+        ("User", account(alice, "alice", "alice-1")),
+        ("User", account(bob, "bob", "bob-1")),
+    ):
+        async with asyncio.timeout(ACKNOWLEDGED_WITHIN_S):
+            while True:
+                try:
+                    await brokers.write(broker, kind, config, INNER)
+                except RequestRefusedError:
+                    raise
+                except PeerUnavailableError:
+                    await asyncio.sleep(0.2)
+                else:
+                    break
 
 
 async def test_a_proxy_of_its_own_ends_where_no_broker_is(tmp_path: Path, name_server: NameServer) -> None:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from controller_core.access.signing import Credentials, signed
+from controller_core.access.user_table import Right, UserTable
 from controller_core.access.users import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from controller_core.channel import Connection, Server, serve
 from controller_core.remoting.bodies import (
@@ -23,7 +24,6 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import NotifyBrokerRoleChangedRequestHeader
 from controller_core.remoting.routes import BrokerData, ClusterInfo, KVTable
 from controller_core.server.write_guards.write_guard import OUT_OF_REACH
-from ha_sidecar.users.comparison import Right, UserTable
 from testkit.fakes.broker import FakeBroker
 
 SIGNER: Final = Credentials("inner", "inner-password")
@@ -171,10 +171,19 @@ class UserBroker(AnsweringBroker):
                     for (subject, policy_type, _), entry in self.rights.items()
                 ]
                 return b"[" + b",".join(acls) + b"]" if acls else b""
+            case RequestCode.AUTH_GET_USER:
+                user = self.users.get(ext["username"])
+                return b"" if user is None else user.encode()
+            case RequestCode.AUTH_GET_ACL:
+                found = [(one[1], entry) for one, entry in self.rights.items() if one[0] == ext["subject"]]
+                policies = tuple(PolicyInfo(policy_type, (entry,)) for policy_type, entry in found)
+                return AclInfo(ext["subject"], policies).encode() if found else b""
             case RequestCode.AUTH_CREATE_USER | RequestCode.AUTH_UPDATE_USER:
                 self.users[ext["username"]] = UserInfo.decode(body)
             case RequestCode.AUTH_DELETE_USER:
                 del self.users[ext["username"]]
+                gone = f"User:{ext['username']}"
+                self.rights = {right: entry for right, entry in self.rights.items() if right[0] != gone}
             case RequestCode.AUTH_UPDATE_ACL:
                 self.rights |= UserTable.of([], [AclInfo.decode(body)]).rights
             case RequestCode.AUTH_DELETE_ACL:

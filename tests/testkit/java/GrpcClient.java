@@ -6,7 +6,9 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
+import org.apache.rocketmq.client.apis.ClientConfigurationBuilder;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
+import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.SimpleConsumer;
 import org.apache.rocketmq.client.apis.message.MessageView;
@@ -19,7 +21,8 @@ import org.apache.rocketmq.client.apis.producer.SendReceipt;
  * <p>The consumer is there before the first send: a group that is new begins at the end of a topic. A message that is not
  * read in time ends the program with status 1, because a reader that gave up must not look like one that found all.
  *
- * <p>Options, each followed by its value: --endpoints, --topic, --group (needed), --messages 1, --timeout-s 60.
+ * <p>Options, each followed by its value: --endpoints, --topic, --group (needed), --messages 1, --timeout-s 60,
+ * --access-key and --secret-key (none: requests are not signed).
  */
 public final class GrpcClient {
     private static final int BATCH_MESSAGES = 16;
@@ -36,10 +39,14 @@ public final class GrpcClient {
         long deadlineNano =
             System.nanoTime() + TimeUnit.SECONDS.toNanos(Long.parseLong(options.getOrDefault("--timeout-s", "60")));
         ClientServiceProvider provider = ClientServiceProvider.loadService();
-        ClientConfiguration configuration = ClientConfiguration.newBuilder()
+        ClientConfigurationBuilder builder = ClientConfiguration.newBuilder()
             .setEndpoints(options.get("--endpoints"))
-            .setRequestTimeout(Duration.ofSeconds(10))
-            .build();
+            .setRequestTimeout(Duration.ofSeconds(10));
+        if (options.containsKey("--access-key")) {
+            builder.setCredentialProvider(
+                new StaticSessionCredentialsProvider(options.get("--access-key"), options.get("--secret-key")));
+        }
+        ClientConfiguration configuration = builder.build();
         Set<String> sent = new HashSet<>();
         Set<String> missing = new HashSet<>();
         try (SimpleConsumer consumer = provider.newSimpleConsumerBuilder()

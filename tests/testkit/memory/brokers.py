@@ -1,7 +1,7 @@
-"""Masters and name servers in memory, for the operator's tests: topics and consumer groups by address.
+"""Brokers and name servers in memory, for the operator's tests: topics, consumer groups and users by address.
 
 As Java's: a write replaces all but attributes, which are merged; one that cannot change is
-refused, also with the same value.
+refused, also with the same value. A user has no attributes.
 """
 
 import copy
@@ -12,6 +12,7 @@ from rocketmq_operator.clients.api import PeerUnavailableError, RequestRefusedEr
 
 Json = dict[str, Any]
 UNCHANGEABLE = ("cleanup.policy", "queue.type")
+_NAMES = {"Topic": "topicName", "ConsumerGroup": "groupName", "User": "username"}
 
 
 class MemoryBrokers:
@@ -46,9 +47,12 @@ class MemoryBrokers:
     ) -> None:
         """Make or change one."""
         self._authenticate(address, credentials)
-        name = config["topicName" if kind == "Topic" else "groupName"]
+        name = config[_NAMES[kind]]
         table = self._table(address)
         self._take(f"write {kind} {name} at {address}", name)
+        if kind == "User":
+            table[kind, name] = copy.deepcopy(config)
+            return
         before = table.get((kind, name))
         attributes = dict(before["attributes"]) if before else {}
         for key, value in config.get("attributes", {}).items():

@@ -191,11 +191,12 @@ class LoadSettings:
             *("--send-timeout-ms", str(self.send_timeout_ms)),
             *("--duration-s", str(self.duration_s)),
             *("--wait-store-ok", str(self.waits).lower()),
-            *_signed(self.user),
+            *signing_options(self.user),
         ]
 
 
-def _signed(user: tuple[str, str] | None) -> list[str]:
+def signing_options(user: tuple[str, str] | None) -> list[str]:
+    """Return the options with which our Java programs sign their requests; none without a user."""
     return [] if user is None else ["--access-key", user[0], "--secret-key", user[1]]
 
 
@@ -330,7 +331,7 @@ async def read_back(
         jars,
         "ReadBack",
         *("--name-server", name_server, "--topic", topic, "--output", str(keys_path)),
-        *_signed(user),
+        *signing_options(user),
         home=directory / "home",
         log="OFF",
     )

@@ -10,20 +10,21 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from controller_core.access.signing import Credentials
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
-from rocketmq_operator.api.proxy import Proxy as ProxySpec
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.common.proxy_config import proxy_conf
 from testkit.processes.ports import free_ports
 from testkit.processes.process import ManagedProcess, ProcessFailedError
 from testkit.rocketmq.jars import client_jars
-from testkit.rocketmq.load import compile_java, with_class_path
+from testkit.rocketmq.load import compile_java, signing_options, with_class_path
 from testkit.rocketmq.processes import PROXY_CLASS, java_command
 
 PROGRAM: Final = "GrpcClient"
 STARTED: Final = "rocketmq-proxy startup successfully"
 BOOT_TIMEOUT_S: Final = 150.0
 _CLIENT_TIMEOUT_S: Final = 150.0
+_USERS: Final = {"authentication": {"type": "Signature"}, "authorization": {"type": "Simple"}}
 
 
 class ProxyFile:
@@ -37,13 +38,22 @@ class ProxyFile:
         settings: its content, all values texts.
     """
 
-    def __init__(self, mode: ProxyMode, cluster: str, name_server: str, directory: Path) -> None:
+    def __init__(
+        self,
+        mode: ProxyMode,
+        cluster: str,
+        name_server: str,
+        directory: Path,
+        inner: Credentials | None = None,
+    ) -> None:
+        """Write the file; with `inner`, of a cluster with users and rights whose super user that is."""
         remoting, grpc, metrics = free_ports(3)
         self.path: Final = directory / "rmq-proxy.json"
         self.grpc_address: Final = f"127.0.0.1:{grpc}"
         self.remoting_address: Final = f"127.0.0.1:{remoting}"
         self.metrics_url: Final = f"http://127.0.0.1:{metrics}/metrics"
-        spec = RocketMQClusterSpec(proxy=ProxySpec(mode=mode))
+        users = {} if inner is None else _USERS
+        spec = RocketMQClusterSpec.model_validate({"proxy": {"mode": str(mode)}} | users)
         written: dict[str, str] = json.loads(proxy_conf(cluster, "shop", spec))
         here = {
             "grpcServerPort": str(grpc),
@@ -53,6 +63,10 @@ class ProxyFile:
             "remotingAccessAddr": "127.0.0.1",
             "namesrvAddr": name_server,
         }
+        if inner is not None and mode is ProxyMode.CLUSTER:
+            # What the start script adds.
+            added = json.dumps({"accessKey": inner.username, "secretKey": inner.password})
+            written["innerClientAuthenticationCredentials"] = added
         self.settings: Final = written | {key: here[key] for key in here.keys() & written.keys()}
         directory.mkdir(parents=True, exist_ok=True)
         self.path.write_text(json.dumps(self.settings))
@@ -64,7 +78,14 @@ def proxy_process(jars: Path, file: ProxyFile, directory: Path) -> ManagedProces
     return ManagedProcess("proxy", command, directory / "proxy.log")
 
 
-async def send_and_read(endpoints: str, topic: str, group: str, messages: int, directory: Path) -> Any:
+async def send_and_read(
+    endpoints: str,
+    topic: str,
+    group: str,
+    messages: int,
+    directory: Path,
+    user: tuple[str, str] | None = None,
+) -> Any:
     """Send messages by the gRPC client, read and acknowledge them; return the counts of sent and read.
 
     Args:
@@ -73,13 +94,14 @@ async def send_and_read(endpoints: str, topic: str, group: str, messages: int, d
         group: the consumer group, which exists already too.
         messages: how many.
         directory: receives the client's log.
+        user: name and password that sign its requests; None for none.
 
     Raises:
         ProcessFailedError: a send failed, or a message was not read.
     """
     jars = await client_jars()
     options = ("--endpoints", endpoints, "--topic", topic, "--group", group, "--messages", str(messages))
-    command = java_command(jars, PROGRAM, *options, home=directory / "home")
+    command = java_command(jars, PROGRAM, *options, *signing_options(user), home=directory / "home")
     classes = await compile_java(jars, (PROGRAM,))
     process = ManagedProcess("gRPC client", with_class_path(command, classes), directory / "grpc_client.log")
     async with process:

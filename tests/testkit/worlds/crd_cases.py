@@ -23,7 +23,7 @@ class RefusedChange:
     """One change that must be refused.
 
     Attributes:
-        kind: RocketMQCluster, BrokerGroup, SLOReport, Topic or ConsumerGroup.
+        kind: RocketMQCluster, BrokerGroup, SLOReport, Topic, ConsumerGroup or User.
         change: merged into a valid spec of the kind; for `update`, after that spec exists.
         words: what the answer must name: field and value.
         before: merged into the valid spec first.
@@ -55,6 +55,7 @@ def base_spec(kind: str) -> Json:
         "SLOReport": REPORT_SPEC,
         "Topic": METADATA_SPEC,
         "ConsumerGroup": METADATA_SPEC,
+        "User": METADATA_SPEC,
     }[kind]
 
 
@@ -151,7 +152,6 @@ REFUSALS = (
     ),
     RefusedChange("rights alone", "RocketMQCluster", {"authorization": {"type": "Simple"}}, ("Simple",)),
     RefusedChange("users before 5.3", "RocketMQCluster", _USERS | {"version": "5.2.0"}, ("5.2.0",)),
-    RefusedChange("users with a proxy", "RocketMQCluster", _USERS | {"proxy": {"mode": "Local"}}, ("Local",)),
     RefusedChange(
         "two copies on one member",
         "BrokerGroup",

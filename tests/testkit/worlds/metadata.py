@@ -1,8 +1,10 @@
-"""Topics and consumer groups in a Kubernetes in memory, with two groups whose masters are in memory."""
+"""Topics, consumer groups and users in a Kubernetes in memory, with two groups of brokers in memory."""
 
+import base64
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from controller_core.access.signing import Credentials
 from rocketmq_operator.clients.api import PeerUnavailableError
 from rocketmq_operator.handlers.carry_out import PassContext
 from rocketmq_operator.handlers.observing.clusters_and_groups import Environment
@@ -20,7 +22,13 @@ ORDERS, PAY = "10.0.0.1:10911", "10.0.0.2:10911"
 """Masters of the broker groups orders and pay."""
 SPARE = "10.0.0.9:10911"
 """An empty broker."""
+SLAVE = "10.0.0.3:10911"
+"""The slave of the group orders, in a world with users."""
 TOPIC: Json = {"cluster": "main", "readQueues": 4, "writeQueues": 4}
+USER: Json = {"cluster": "main", "rights": [{"resource": "Topic:prices", "actions": ["Sub", "Pub"]}]}
+WITH_USERS: Json = {"authentication": {"type": "Signature"}, "authorization": {"type": "Simple"}}
+INNER = Credentials("rocketmq-ha", "inner-1")
+"""The super user of the operator."""
 
 
 class _Masters(MemoryControllers):
@@ -28,11 +36,13 @@ class _Masters(MemoryControllers):
 
     Attributes:
         masters: address of each group's master, None without one.
+        slaves: addresses of each group's slaves.
     """
 
     def __init__(self, kube: MemoryKube) -> None:
         super().__init__(kube, "")
         self.masters: dict[str, str | None] = {"orders": ORDERS, "pay": PAY}
+        self.slaves: dict[str, list[str]] = {}
 
     async def group(self, cluster: str, name: str) -> Json | None:
         """Return a group, without members."""
@@ -46,7 +56,17 @@ class _Masters(MemoryControllers):
             "master_address": address,
             "master_epoch": 1,
             "failure_reason": None,
-            "replicas": [],
+            "replicas": [
+                {
+                    "broker_id": number + 2,
+                    "address": slave,
+                    "electable": True,
+                    "in_sync": True,
+                    "alive": True,
+                    "max_offset": 0,
+                }
+                for number, slave in enumerate(self.slaves.get(name, []))
+            ],
         }
 
 
@@ -71,6 +91,17 @@ class MetadataWorld:
         made = self.kube.objects.get((kind, NAMESPACE, name), {}).get("metadata", {}).get("creationTimestamp")
         metadata = {"name": name, "namespace": NAMESPACE, "creationTimestamp": made or text(self.now)}
         self.kube.put({"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec})
+
+    def put_secret(self, name: str, **values: str) -> None:
+        """Write a Secret as a person does."""
+        data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
+        metadata = {"name": name, "namespace": NAMESPACE}
+        self.kube.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
+
+    def secret(self, name: str) -> dict[str, str]:
+        """Return the decoded values of a Secret."""
+        data = self.kube.objects["Secret", NAMESPACE, name]["data"]
+        return {key: base64.b64decode(value).decode() for key, value in data.items()}
 
     def delete(self, kind: str, name: str) -> None:
         """Delete an object as a person does, now."""
@@ -119,6 +150,24 @@ class MetadataWorld:
         """Return reason and note of all Events."""
         found = [value for (kind, _, _), value in self.kube.objects.items() if kind == "Event"]
         return [(one["reason"], one["note"]) for one in found]
+
+
+async def made_user(**spec: object) -> MetadataWorld:
+    """Return a world with users in which alice was made, with these fields beside those of `USER`."""
+    world = users_world()
+    world.put("User", "alice", USER | spec)
+    await world.one_pass("User", "alice")
+    return world
+
+
+def users_world() -> MetadataWorld:
+    """Return a world whose brokers know users and rights, and the group orders has a slave."""
+    world = MetadataWorld()
+    world.put("RocketMQCluster", "main", WITH_USERS)
+    world.put_secret("main-broker-credentials", username="rocketmq-ha", password=INNER.password)
+    world.brokers.credentials = INNER
+    world.controllers.slaves = {"orders": [SLAVE]}
+    return world
 
 
 async def made_topic(**spec: object) -> MetadataWorld:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import yaml
 from pydantic import BaseModel
 
+from rocketmq_operator.api.access.user import OWN_USER_PREFIX, USERNAME_LENGTH_MAX, UserSpec, UserStatus
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
 from rocketmq_operator.api.common import CLUSTER_NAME_PATTERN
@@ -27,6 +28,7 @@ from rocketmq_operator.api.names import (
     GROUP_KIND,
     REPORT_KIND,
     TOPIC_KIND,
+    USER_KIND,
     VERSION,
     KindNames,
 )
@@ -58,6 +60,13 @@ _GROUP_NAME_RULE: Final = {
     "<cluster>-nameserver, <cluster>-proxy",
     "messageExpression": "'metadata.name is ' + self.metadata.name + ': cluster ' + self.spec.cluster + ' "
     "has objects of that name'",
+    "reason": "FieldValueInvalid",
+}
+_OWN_USER_RULE: Final = {
+    "rule": f"has(self.spec.username) || !self.metadata.name.startsWith('{OWN_USER_PREFIX}')",
+    "message": f"metadata.name: not {OWN_USER_PREFIX}, or spec.username",
+    "messageExpression": "'metadata.name is ' + self.metadata.name + ': the operator has users with names "
+    "like this for itself; write spec.username'",
     "reason": "FieldValueInvalid",
 }
 
@@ -119,8 +128,18 @@ def custom_resource_definitions() -> tuple[Json, ...]:
             ),
         ),
         _report_definition(),
-        _metadata_definition(TOPIC_KIND, TopicSpec, "topicName", TOPIC_LENGTH_MAX),
-        _metadata_definition(CONSUMER_GROUP_KIND, ConsumerGroupSpec, "groupName", GROUP_LENGTH_MAX),
+        _metadata_definition(TOPIC_KIND, (TopicSpec, MetadataStatus), "topicName", TOPIC_LENGTH_MAX),
+        _metadata_definition(
+            CONSUMER_GROUP_KIND, (ConsumerGroupSpec, MetadataStatus), "groupName", GROUP_LENGTH_MAX
+        ),
+        _metadata_definition(
+            USER_KIND,
+            (UserSpec, UserStatus),
+            "username",
+            USERNAME_LENGTH_MAX,
+            columns=(_column("Secret", ".status.binding.name"),),
+            rules=(_OWN_USER_RULE,),
+        ),
     )
 
 
@@ -154,7 +173,13 @@ def _report_definition() -> Json:
 
 
 def _metadata_definition(
-    names: KindNames, spec: type[TopicSpec | ConsumerGroupSpec], field: str, length_max: int
+    names: KindNames,
+    models: tuple[type[BaseModel], type[BaseModel]],
+    field: str,
+    length_max: int,
+    *,
+    columns: Sequence[Json] = (),
+    rules: Sequence[Json] = (),
 ) -> Json:
     """Return the definition of a kind whose objects stand for entries of brokers' tables.
 
@@ -170,17 +195,18 @@ def _metadata_definition(
     }
     return _definition(
         names,
-        (spec, MetadataStatus),
+        models,
         columns=(
             _column("Ready", _READY),
             _column("Name-In-Brokers", ".status.name"),
             _column("In-Sync", ".status.inSync"),
+            *columns,
             _column("Reason", ".status.reason"),
             _column("Last-Corrected", ".status.lastCorrected", "date"),
             _column("Correction", ".status.lastCorrection", priority=1),
             _AGE,
         ),
-        rules=(rule,),
+        rules=(rule, *rules),
     )
 
 
@@ -253,6 +279,7 @@ def _summary(kind: str) -> str:
         FAILOVER_KIND.kind: "The record of one change of master, made by the operator.",
         TOPIC_KIND.kind: "A topic, kept as written here in the brokers of a cluster.",
         CONSUMER_GROUP_KIND.kind: "A consumer group, kept as written here in the brokers of a cluster.",
+        USER_KIND.kind: "A user with its rights, kept as written here in the brokers of a cluster.",
         REPORT_KIND.kind: "A report of objectives and failovers, made again and again from what the "
         "collector measured.",
     }[kind]

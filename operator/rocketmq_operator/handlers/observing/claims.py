@@ -12,7 +12,7 @@ from typing import Final
 from rocketmq_operator.clients.api import Json, KubeApi
 
 CLAIMS_CACHED: Final = timedelta(seconds=5)
-NAME_FIELDS: Final = ("topicName", "groupName")
+NAME_FIELDS: Final = ("topicName", "groupName", "username")
 
 
 @dataclass(frozen=True, slots=True, order=True)

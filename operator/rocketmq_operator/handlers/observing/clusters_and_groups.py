@@ -15,9 +15,9 @@ from typing import Any, Final, TypeVar
 from pydantic import ValidationError
 
 from controller_core.access.signing import Credentials
+from rocketmq_operator.api.base import SpecModel
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
-from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
 from rocketmq_operator.api.names import (
     API_VERSION,
     CLUSTER_KIND,
@@ -29,8 +29,6 @@ from rocketmq_operator.api.names import (
     GROUP_LABEL,
     REPORT_SERVER,
 )
-from rocketmq_operator.api.slo_report import SLOReportSpec
-from rocketmq_operator.api.topic import TopicSpec
 from rocketmq_operator.clients.api import (
     BrokerApi,
     CanaryApi,
@@ -66,7 +64,7 @@ from rocketmq_operator.plan.tls.observed import NO_TLS, ObservedTls
 _VALUE_CHARS_MAX: Final = 64
 """Shown of a value that is refused."""
 
-S = TypeVar("S", RocketMQClusterSpec, BrokerGroupSpec, SLOReportSpec, TopicSpec, ConsumerGroupSpec)
+S = TypeVar("S", bound=SpecModel)
 CLUSTER_KINDS: Final = ("Service", "PodDisruptionBudget", "ConfigMap", "StatefulSet", "Deployment")
 GROUP_KINDS: Final = (
     "Service",
@@ -166,6 +164,7 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
     token = token_of(shared.token if shared else secret) or environment.new_token()
     # The controllers sign with the user of their cluster, so that of another one that uses them is the same.
     known = credentials_of(credentials) or (credentials_of(shared.credentials) if shared else None)
+    username = names.INNER_USER if known is None else known.username
     password = "" if not spec.has_users else environment.new_token() if known is None else known.password
     trust = shared.trust if shared else children.get(ObjectKey("ConfigMap", names.trust(name)))
     may_ask = shared is None or shared.may_use
@@ -188,7 +187,7 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
         group_services=by_key(
             item for item in found if item["kind"] == "Service" and GROUP_LABEL in _labels(item)
         ),
-        secrets=ClusterSecrets(token, password),
+        secrets=ClusterSecrets(token, password, username),
         sharing=own,
         provider=None if shared is None else shared.provider,
         candidates=await clusters_that_name(environment.kube, own),

@@ -1,15 +1,17 @@
-"""Look at everything that the plan of a Topic or a ConsumerGroup needs, once.
+"""Look at everything that the plan of a Topic, a ConsumerGroup or a User needs, once.
 
-It queries all masters at the same time.
+It queries all masters at the same time, and for a User the slaves too.
 
 Masters and controllers that do not answer are part of the observation: work on other broker groups continues.
 """
 
 import asyncio
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
 from controller_core.access.signing import Credentials
+from rocketmq_operator.api.access.user import OWN_USER_PREFIX, UserSpec, UserStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import DeletionPolicy
 from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
@@ -19,8 +21,10 @@ from rocketmq_operator.api.names import (
     CLUSTER_KIND,
     CLUSTER_LABEL,
     COMPONENT_LABEL,
+    CONSUMER_GROUP_KIND,
     GROUP_KIND,
     TOPIC_KIND,
+    USER_KIND,
 )
 from rocketmq_operator.api.topic import TopicSpec
 from rocketmq_operator.clients.api import ControllerApi, Json, PeerUnavailableError
@@ -33,23 +37,34 @@ from rocketmq_operator.handlers.observing.clusters_and_groups import (
     owner_of,
     parse_spec,
 )
+from rocketmq_operator.handlers.observing.user_accounts import observe_account
 from rocketmq_operator.plan.cluster.children import NAME_SERVER
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.endpoints import controllers_home
 from rocketmq_operator.plan.common.objects import cluster_ip
 from rocketmq_operator.plan.common.observation import ObservationError
-from rocketmq_operator.plan.group.observed import parse_group
-from rocketmq_operator.plan.metadata.observed import GroupMetadata, ObservedMetadata
-from rocketmq_operator.plan.metadata.settings import MetadataSpec
+from rocketmq_operator.plan.group.observed import ReportedGroup, parse_group
+from rocketmq_operator.plan.metadata.observed import (
+    NO_ACCOUNT,
+    GroupMetadata,
+    MetadataSpec,
+    ObservedMetadata,
+    SlaveCopy,
+)
 
 _NO_TOKEN: Final = ""
 """Reads need none."""
+_MODELS: Final[Mapping[str, type[MetadataSpec]]] = {
+    TOPIC_KIND.kind: TopicSpec,
+    CONSUMER_GROUP_KIND.kind: ConsumerGroupSpec,
+    USER_KIND.kind: UserSpec,
+}
 
 
 async def observe_metadata(
     environment: Environment, kind: str, namespace: str, name: str
 ) -> ObservedMetadata | None:
-    """Return the observed state of a Topic or a ConsumerGroup.
+    """Return the observed state of a Topic, a ConsumerGroup or a User.
 
     Return None if it is gone, or going without waiting for us.
 
@@ -74,20 +89,25 @@ async def observe_metadata(
     credentials: Credentials | None = None
     groups: tuple[GroupMetadata, ...] = ()
     name_servers: tuple[str, ...] = ()
+    account, owner = NO_ACCOUNT, owner_of(resource, kind)
+    status_model = UserStatus if isinstance(spec, UserSpec) else MetadataStatus
     if cluster is not None and not rival:
         found = cluster_spec(cluster)
+        if isinstance(spec, UserSpec) and deleting is None:
+            account = await observe_account(environment, owner, spec, found, name_in_brokers)
         credentials = await broker_credentials(environment, namespace, spec.cluster, found)
         what = (kind, name_in_brokers)
-        groups = await _groups(environment, namespace, what, spec, (found, credentials))
+        if found.has_users or kind != USER_KIND.kind:
+            groups = await _groups(environment, namespace, what, spec, (found, credentials))
         if deleting is not None:
             external = found.name_servers.external
             name_servers = external or await _name_servers(environment, namespace, spec.cluster)
     return ObservedMetadata(
         now=environment.now(),
-        owner=owner_of(resource, kind),
+        owner=owner,
         generation=metadata.get("generation", 0),
         spec=spec,
-        status=MetadataStatus.model_validate(resource.get("status") or {}),
+        status=status_model.model_validate(resource.get("status") or {}),
         name=name_in_brokers,
         has_finalizer=has_finalizer,
         deleting_since=None if deleting is None else datetime.fromisoformat(deleting),
@@ -96,22 +116,34 @@ async def observe_metadata(
         credentials=credentials,
         groups=groups,
         name_servers=name_servers,
+        account=account,
     )
 
 
 def _spec(kind: str, resource: Json, *, going: bool) -> MetadataSpec:
-    model: type[TopicSpec | ConsumerGroupSpec]
-    model = TopicSpec if kind == TOPIC_KIND.kind else ConsumerGroupSpec
+    model = _MODELS[kind]
     try:
-        return (
-            parse_spec(TopicSpec, resource) if model is TopicSpec else parse_spec(ConsumerGroupSpec, resource)
-        )
+        spec = parse_spec(model, resource)
+        if kind == USER_KIND.kind:
+            _check_own(spec.name_in_brokers(resource["metadata"]["name"]))
     except InvalidSpecError:
         if not going:
             raise
         # A spec that breaks a rule says nothing that a deletion could go by, and must not keep it waiting.
         cluster = str(resource.get("spec", {}).get("cluster", ""))
         return model.model_construct(cluster=cluster, deletion_policy=DeletionPolicy.RETAIN)
+    return spec
+
+
+def _check_own(username: str) -> None:
+    """Check that a User is not one of the operator's own.
+
+    Raises:
+        InvalidSpecError: it is.
+    """
+    if username.startswith(OWN_USER_PREFIX):
+        problem = f"the user would be {username}: the operator has names like this for itself"
+        raise InvalidSpecError("SystemName", problem)
 
 
 async def _groups(
@@ -138,28 +170,55 @@ async def _groups(
     async def one(group: str) -> GroupMetadata:
         if group not in paused:
             return GroupMetadata(group, exists=False)
-        address, problem = await _master(controllers, spec.cluster, group)
+        reported, problem = await _reported(controllers, spec.cluster, group)
+        address = "" if reported is None else reported.master_address
         config = None
+        slaves: tuple[SlaveCopy, ...] = ()
         if not problem:
             try:
-                config = await environment.brokers.read(address, *what, credentials)
+                config = await read(address)
             except PeerUnavailableError as error:
                 problem = str(error)
-        return GroupMetadata(group, paused=paused[group], address=address, problem=problem, config=config)
+        if isinstance(spec, UserSpec) and reported is not None and not problem:
+            copies = await asyncio.gather(*map(of_slave, _slaves(reported)))
+            slaves = tuple(copy for copy in copies if copy is not None)
+        return GroupMetadata(
+            group,
+            paused=paused[group],
+            address=address,
+            problem=problem,
+            config=config,
+            slaves=slaves,
+        )
+
+    async def read(address: str) -> Json | None:
+        return await environment.brokers.read(address, *what, credentials)
+
+    async def of_slave(address: str) -> SlaveCopy | None:
+        try:
+            return SlaveCopy(address, await read(address))
+        except PeerUnavailableError:
+            return None
 
     return tuple(await asyncio.gather(*map(one, spec.broker_groups or sorted(paused))))
 
 
-async def _master(controllers: ControllerApi, cluster: str, group: str) -> tuple[str, str]:
-    """Return the address of a group's master, or else why it is not known."""
+def _slaves(group: ReportedGroup) -> list[str]:
+    """Return the addresses of the brokers that may become master, but for the one that is."""
+    candidates = [one.address for one in group.members if one.electable and one.alive]
+    return sorted(set(candidates) - {group.master_address})
+
+
+async def _reported(controllers: ControllerApi, cluster: str, group: str) -> tuple[ReportedGroup | None, str]:
+    """Return a group with a master, or else why none is known."""
     try:
         value = await controllers.group(cluster, group)
         reported = None if value is None else parse_group(value)
     except (PeerUnavailableError, ObservationError) as error:
-        return "", str(error)
+        return None, str(error)
     if reported is None or reported.master_id is None:
-        return "", "the controllers name no master"
-    return reported.master_address, ""
+        return None, "the controllers name no master"
+    return reported, ""
 
 
 async def _name_servers(environment: Environment, namespace: str, cluster: str) -> tuple[str, ...]:

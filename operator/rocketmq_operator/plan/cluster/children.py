@@ -89,7 +89,7 @@ def cluster_children(
         peers: how many controllers know each other without a log.
         mode: how the controllers speak.
     """
-    credentials = (_credentials(owner, secrets.password),) if spec.has_users else ()
+    credentials = (_credentials(owner, secrets),) if spec.has_users else ()
     return (
         *credentials,
         *(() if spec.controllers.ref else _of_controllers(owner, spec, secrets.token, peers, mode)),
@@ -97,9 +97,9 @@ def cluster_children(
     )
 
 
-def _credentials(owner: Owner, password: str) -> Json:
+def _credentials(owner: Owner, secrets: ClusterSecrets) -> Json:
     """Return the Secret of the super user; brokers make the user from it when they start."""
-    data = {names.USERNAME_KEY: _encoded(names.INNER_USER), names.PASSWORD_KEY: _encoded(password)}
+    data = {names.USERNAME_KEY: _encoded(secrets.username), names.PASSWORD_KEY: _encoded(secrets.password)}
     return child(
         owner,
         "Secret",

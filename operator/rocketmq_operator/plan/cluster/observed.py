@@ -7,6 +7,7 @@ from datetime import datetime
 from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
 from rocketmq_operator.plan.cluster.observed_controllers import ObservedControllers
 from rocketmq_operator.plan.cluster.shared_controllers import SharingCluster, users_of
+from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import Children, Live, ObjectKey, Owner
 from rocketmq_operator.plan.common.ownership import NO_LOOKUP, NameLookup
 from rocketmq_operator.plan.pods.events import ObservedEvent
@@ -21,10 +22,12 @@ class ClusterSecrets:
     Attributes:
         token: for changes of the controllers' state.
         password: of the super user that signs the requests of operator and members.
+        username: of that user; another one than ours if a person changed the Secret to it.
     """
 
     token: str = field(repr=False)
     password: str = field(repr=False)
+    username: str = names.INNER_USER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

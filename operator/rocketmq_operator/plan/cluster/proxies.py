@@ -46,12 +46,28 @@ PROXY: Final = "proxy"
 _CLUSTER_PORTS: Final = LOCAL_PORTS | {"remoting": names.PROXY_REMOTING_PORT}
 
 
+_ADD_CREDENTIALS: Final = f"""# It gets a password, which no ConfigMap holds: only this user may read it.
+config={names.SCRATCH_PATH}/{CONF_FILE}
+rm -f "$config" && (umask 077 && : >"$config")
+sed '$d' {names.CONFIG_PATH}/{CONF_FILE} >"$config"
+printf '  ,"innerClientAuthenticationCredentials": "{{\\\\"accessKey\\\\":\\\\"%s\\\\",' \\
+  "$(cat {names.CREDENTIALS_PATH}/{names.USERNAME_KEY})" >>"$config"
+printf '\\\\"secretKey\\\\":\\\\"%s\\\\"}}"\\n}}\\n' \\
+  "$(cat {names.CREDENTIALS_PATH}/{names.PASSWORD_KEY})" >>"$config"
+"""
+
+
 def proxy_start(spec: RocketMQClusterSpec) -> str:
-    """Return the start script of proxies in pods of their own."""
+    """Return the start script of proxies in pods of their own.
+
+    With users the script adds the credentials with which a proxy asks brokers.
+    """
+    add = _ADD_CREDENTIALS if spec.has_users else ""
+    config = '"$config"' if spec.has_users else f"{names.CONFIG_PATH}/{CONF_FILE}"
     return f"""#!/bin/sh
 set -eu
-{java_logs(spec.log_level)}program=mqproxy
-set -- -pc {names.CONFIG_PATH}/{CONF_FILE}
+{java_logs(spec.log_level)}{add}program=mqproxy
+set -- -pc {config}
 {JAVA_RUN}exit "$code"
 """
 
@@ -95,6 +111,7 @@ def proxy_deployment(owner: Owner, spec: RocketMQClusterSpec, hosts: Mapping[str
     selector = selector_labels(PROXY, owner.name)
     conf = proxy_conf(owner.name, owner.namespace, spec)
     pod = parts.with_placement(_pod(spec, name, hosts), Placement(), selector)
+    pod = parts.with_credentials(pod, owner.name) if spec.has_users else pod
     template = shaped(pod_template(labels, digest(conf, proxy_start(spec)), pod), proxy_shape(spec))
     return parts.deployment(owner, name, labels, selector, spec.proxy.replicas, template)
 

@@ -7,7 +7,7 @@ write and its note costs nothing: the next observation finds the remaining work.
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rocketmq_operator.api.names import WANTED_HASH_ANNOTATION
@@ -106,14 +106,15 @@ class ChangeMembers:
 
 @dataclass(frozen=True, slots=True)
 class WriteMetadata:
-    """Give a broker group's master a topic or a consumer group.
+    """Give a broker of a group a topic, a consumer group or a user.
 
     Attributes:
-        kind: Topic or ConsumerGroup.
+        kind: Topic, ConsumerGroup or User.
         name: in the broker.
         group: the BrokerGroup.
-        address: of its master, host:port.
-        config: as Java writes it; in `attributes` those that change, with `+` before the key.
+        address: of the broker, host:port.
+        config: as Java writes it; in `attributes` those that change, with `+` before the key. A user's has
+            its password.
         why: what differs, in words.
         drifted: whether it was as it should be before.
     """
@@ -122,7 +123,7 @@ class WriteMetadata:
     name: str
     group: str
     address: str
-    config: Json
+    config: Json = field(repr=False)
     why: str
     drifted: bool
 
@@ -133,7 +134,7 @@ class WriteMetadata:
 
 @dataclass(frozen=True, slots=True)
 class DeleteMetadata:
-    """Have a broker group's master forget a topic or a consumer group."""
+    """Have a broker of a group forget a topic, a consumer group or a user."""
 
     kind: str
     name: str

@@ -136,6 +136,11 @@ def credentials_secret(cluster: str) -> str:
     return f"{cluster}-broker-credentials"
 
 
+def user_secret(user: str) -> str:
+    """Return the name of the Secret that the operator makes for a User."""
+    return f"{user}-user"
+
+
 def authority_secret(cluster: str) -> str:
     """Return the name of the Secret with the authority that signs a cluster's certificates."""
     return f"{cluster}-ca"

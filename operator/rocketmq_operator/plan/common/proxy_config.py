@@ -11,6 +11,7 @@ from rocketmq_operator.plan.common import endpoints, names
 CONF_FILE: Final = "rmq-proxy.json"
 LOCAL_PORTS: Final = {"grpc": names.PROXY_GRPC_PORT}
 """Of a proxy in a broker: for remoting there is the broker."""
+_AUTH_PACKAGE: Final = "org.apache.rocketmq.proxy.auth"
 _TUNED: Final[Mapping[ProxyMode, Mapping[str, str]]] = {
     ProxyMode.CLUSTER: {
         # Why the host: the exporter would listen at one address of the pod's.
@@ -41,9 +42,29 @@ def proxy_conf(cluster: str, namespace: str, spec: RocketMQClusterSpec) -> str:
         "remotingListenPort": str(names.PROXY_REMOTING_PORT),
         "rocketMQClusterName": cluster,
     }
+    owned |= _access_keys(spec)
     tuned = {"proxyClusterName": cluster, **_TUNED.get(spec.proxy.mode, {})}
     if spec.proxy.mode is ProxyMode.CLUSTER:
         # The address in remoting clients' routes instead of brokers: behind the Service another proxy answers
         # when one has gone.
         tuned["remotingAccessAddr"] = f"{names.proxies(cluster)}.{namespace}.svc"
     return json.dumps(tuned | spec.proxy.config | owned, indent=2, sort_keys=True) + "\n"
+
+
+def _access_keys(spec: RocketMQClusterSpec) -> dict[str, str]:
+    """Return the keys with which a proxy checks its clients; the result is empty for a cluster without users.
+
+    A proxy asks brokers for users and rights, signed as the super user that its start script adds.
+
+    Source: RocketMQ 5.5.0 ProxyAuthenticationMetadataProvider.java, ProxyAuthorizationMetadataProvider.java,
+    DefaultMessagingProcessor.java.
+    """
+    if not spec.has_users:
+        return {}
+    return {
+        "authenticationEnabled": "true",
+        "authenticationMetadataProvider": f"{_AUTH_PACKAGE}.ProxyAuthenticationMetadataProvider",
+        "authorizationEnabled": "true" if spec.has_rights else "false",
+        "authorizationMetadataProvider": f"{_AUTH_PACKAGE}.ProxyAuthorizationMetadataProvider",
+        "enableAclRpcHookForClusterMode": "true",
+    }

@@ -18,7 +18,8 @@ from rocketmq_operator.api.metadata import DIFFERENCES_MAX, VALUE_LENGTH_MAX, Fi
 from rocketmq_operator.api.topic import Permission, TopicSpec
 from rocketmq_operator.plan.common.objects import Json
 
-MetadataSpec = TopicSpec | ConsumerGroupSpec
+TableSpec = TopicSpec | ConsumerGroupSpec
+"""Of kinds whose configuration a broker replaces as a whole."""
 MESSAGE_TYPE: Final = "message.type"
 _PERM: Final[Mapping[Permission, int]] = {
     Permission.READ_WRITE: 6,
@@ -42,7 +43,7 @@ _IN_JAVA: Final[Mapping[str, str]] = {
 """Field of a spec to the key in the broker's configuration; `ordered` has another one in each kind."""
 
 
-def settings(spec: MetadataSpec) -> dict[str, Any]:
+def settings(spec: TableSpec) -> dict[str, Any]:
     """Return what the spec asks of a broker, by its field; permissions are RocketMQ's bits."""
     written = spec.model_dump(mode="json", by_alias=True)
     found = {field: written[field] for field in _IN_JAVA if field in written}
@@ -54,7 +55,7 @@ def settings(spec: MetadataSpec) -> dict[str, Any]:
     return found
 
 
-def differences(spec: MetadataSpec, config: Json) -> tuple[FieldDrift, ...]:
+def differences(spec: TableSpec, config: Json) -> tuple[FieldDrift, ...]:
     """Return what a broker has otherwise than the spec, field by field."""
     return tuple(
         FieldDrift(field=field, wanted=_text(field, wanted), found=_text(field, found))
@@ -62,7 +63,7 @@ def differences(spec: MetadataSpec, config: Json) -> tuple[FieldDrift, ...]:
     )[:DIFFERENCES_MAX]
 
 
-def config_to_write(spec: MetadataSpec, name: str, found: Json | None) -> Json:
+def config_to_write(spec: TableSpec, name: str, found: Json | None) -> Json:
     """Return the configuration that gives a broker what the spec asks.
 
     Args:
@@ -84,7 +85,7 @@ def config_to_write(spec: MetadataSpec, name: str, found: Json | None) -> Json:
     return config | {"attributes": changes}
 
 
-def _compared(spec: MetadataSpec, config: Json) -> Iterator[tuple[str, Any, Any]]:
+def _compared(spec: TableSpec, config: Json) -> Iterator[tuple[str, Any, Any]]:
     """Yield (field, wanted, found) for each difference; found is None if the broker lacks the field."""
     attributes = config.get("attributes") or {}
     for field, wanted in settings(spec).items():
@@ -101,7 +102,7 @@ def _attribute(field: str) -> str | None:
     return field.removeprefix(_ATTRIBUTE) if field.startswith(_ATTRIBUTE) else None
 
 
-def _key(spec: MetadataSpec, field: str) -> str:
+def _key(spec: TableSpec, field: str) -> str:
     if field == "ordered":
         return "order" if isinstance(spec, TopicSpec) else "consumeMessageOrderly"
     return _IN_JAVA[field]

@@ -1,18 +1,18 @@
-"""What the operator says of a Topic or a ConsumerGroup.
+"""What the operator says of a Topic, a ConsumerGroup or a User.
 
 The status says whether each broker group has it as the spec says, and what differs.
 
 `Ready` means that every chosen broker group has it so. `InSync` is about drift alone and is Unknown while a
-master does not answer.
+master does not answer. `RightsEnforced`, of a User, is False while brokers do not look at rights.
 """
 
 from collections.abc import Sequence
 
+from rocketmq_operator.api.access.user import SecretBinding, UserSpec, UserStatus, UserType
 from rocketmq_operator.api.conditions import MESSAGE_LENGTH_MAX, Finding, make_finding, merge_findings
 from rocketmq_operator.api.metadata import BROKER_GROUPS_MAX, GroupMetadataStatus, GroupState, MetadataStatus
 from rocketmq_operator.plan.common.actions import ResourcePlan, WriteMetadata
 from rocketmq_operator.plan.metadata.observed import GroupMetadata, ObservedMetadata
-from rocketmq_operator.plan.metadata.settings import differences
 from rocketmq_operator.plan.pods.health import health_findings, needs_person
 
 
@@ -22,14 +22,18 @@ def metadata_status(
     """Return the status; `corrected` is what drift was written over in this pass."""
     rows = tuple(_row(observed, one) for one in observed.groups)[:BROKER_GROUPS_MAX]
     is_ready = _ready(plan, rows)
-    findings = [is_ready, _in_sync(rows), _name_unique(observed), *health_findings(is_ready)]
+    findings = [
+        *(is_ready, _in_sync(rows), _name_unique(observed)),
+        *_rights_enforced(observed),
+        *health_findings(is_ready),
+    ]
     conditions = merge_findings(
         observed.status.conditions, findings, generation=observed.generation, now=observed.now
     )
     ready = conditions[0]
     applied = sum(row.state is GroupState.APPLIED for row in rows)
     settled = not plan.steps and plan.wait is None
-    return MetadataStatus(
+    status = MetadataStatus(
         observed_generation=observed.generation
         if settled or (plan.wait is not None and needs_person(plan.wait.reason))
         else observed.status.observed_generation,
@@ -42,6 +46,11 @@ def metadata_status(
         last_correction=correction(corrected) if corrected else observed.status.last_correction,
         reason="" if ready.status == "True" else ready.reason,
     )
+    if not isinstance(observed.spec, UserSpec):
+        return status
+    made = observed.account.binding if observed.account.secret is None else ""
+    binding = SecretBinding(name=made) if made else None
+    return UserStatus(**dict(status), binding=binding)
 
 
 def correction(corrected: Sequence[WriteMetadata]) -> str:
@@ -56,9 +65,10 @@ def _row(observed: ObservedMetadata, one: GroupMetadata) -> GroupMetadataStatus:
         return GroupMetadataStatus(
             group=one.group, state=GroupState.UNREACHABLE, message=one.problem[:MESSAGE_LENGTH_MAX]
         )
-    if one.config is None:
+    if any(copy.config is None for copy in one.copies):
         return GroupMetadataStatus(group=one.group, state=GroupState.MISSING)
-    drift = differences(observed.spec, one.config)
+    # A slave has what its master has, or it will have in a moment: the first difference tells enough.
+    drift = next(filter(None, (observed.differences(copy.config or {}) for copy in one.copies)), ())
     state = GroupState.DRIFTED if drift else GroupState.APPLIED
     return GroupMetadataStatus(group=one.group, state=state, differences=drift)
 
@@ -92,10 +102,26 @@ def _name_unique(observed: ObservedMetadata) -> Finding:
     return make_finding("Unrivalled", holds=True, reason="Alone", message="")
 
 
+def _rights_enforced(observed: ObservedMetadata) -> tuple[Finding, ...]:
+    """Return whether brokers look at the rights of a User; nothing of other kinds."""
+    if not isinstance(observed.spec, UserSpec):
+        return ()
+    if observed.account.has_rights is None:
+        return (make_finding("RightsEnforced", holds=None, reason="NotCompared"),)
+    if not observed.account.has_rights:
+        text = f"cluster {observed.spec.cluster} has authorization.type None: every user may do everything"
+        return (make_finding("RightsEnforced", holds=False, reason="AuthorizationOff", message=text),)
+    reason = "SuperUser" if observed.spec.type is UserType.SUPER else "Enforced"
+    return (make_finding("RightsEnforced", holds=True, reason=reason),)
+
+
 def _groups_text(rows: Sequence[GroupMetadataStatus], state: GroupState) -> str:
     return "; ".join(
         f"{row.group}"
-        + "".join(f", {one.field} is {one.found or 'absent'}, not {one.wanted}" for one in row.differences)
+        + "".join(
+            f", {one.field} is {one.found or 'absent'}, not {one.wanted or 'absent'}"
+            for one in row.differences
+        )
         for row in rows
         if row.state is state
     )

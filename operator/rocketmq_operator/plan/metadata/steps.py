@@ -1,4 +1,4 @@
-"""The plan of a Topic or a ConsumerGroup.
+"""The plan of a Topic, a ConsumerGroup or a User.
 
 It creates missing ones in masters, corrects differences, and deletes by policy.
 
@@ -7,11 +7,15 @@ ones: a new broker group, and a master that lost its copy, would refuse clients.
 
 Deletion waits for masters that do not answer, but not for ever, and not for a cluster that is gone: an object
 that cannot be deleted is worse than a topic that is left behind.
+
+A User is written to the master and then to each slave that answers, so that no failover comes between. The
+Secret that the operator makes for it comes first: a password that only brokers had would be lost.
 """
 
 from collections.abc import Collection, Iterator
 from typing import Final
 
+from controller_core.access.users import ENABLED, SUPER
 from rocketmq_operator.api.common import DeletionPolicy
 from rocketmq_operator.api.metadata import DriftPolicy, GroupState
 from rocketmq_operator.api.names import BROKERS_FINALIZER, TOPIC_KIND
@@ -25,20 +29,20 @@ from rocketmq_operator.plan.common.actions import (
     WriteMetadata,
 )
 from rocketmq_operator.plan.metadata.observed import ObservedMetadata
-from rocketmq_operator.plan.metadata.settings import config_to_write, differences
 
 _KNOWN_THERE: Final = frozenset({GroupState.APPLIED, GroupState.DRIFTED})
 
 
 def metadata_plan(observed: ObservedMetadata) -> ResourcePlan:
-    """Return the plan for a Topic or a ConsumerGroup."""
+    """Return the plan for a Topic, a ConsumerGroup or a User."""
     if observed.deleting_since is not None:
         return _deletion(observed)
     wants_hold = observed.spec.deletion_policy is DeletionPolicy.DELETE
     hold = () if wants_hold == observed.has_finalizer else (_finalizer(observed, has_finalizer=wants_hold),)
     if (wait := _blocked(observed)) is not None:
         return ResourcePlan(hold, wait)
-    return ResourcePlan((*hold, *_writes(observed)), _waits_for(observed))
+    secret = () if observed.account.secret is None else (Apply(observed.account.secret, "its credentials"),)
+    return ResourcePlan((*hold, *secret, *_writes(observed)), _waits_for(observed))
 
 
 def left_behind(observed: ObservedMetadata, failed: Collection[Step]) -> tuple[str, ...]:
@@ -61,11 +65,16 @@ def _deletion(observed: ObservedMetadata) -> ResourcePlan:
         or not observed.cluster_found
     ):
         return ResourcePlan((release,))
+    if observed.signs_for_all:
+        text = f"operator and members sign as {observed.name}: brokers must keep it"
+        return ResourcePlan((), Wait("SignsForMembers", text))
     kind = observed.owner.kind
     deletes = tuple(
-        DeleteMetadata(kind, observed.name, one.group, one.address)
+        DeleteMetadata(kind, observed.name, one.group, copy.address)
         for one in observed.groups
-        if one.answered and not one.paused and one.config is not None
+        if one.answered and not one.paused
+        for copy in one.copies
+        if copy.config is not None
     )
     waits_for = [one for one in observed.groups if one.exists and (one.problem or one.paused)]
     if waits_for and not observed.is_overdue:
@@ -98,7 +107,19 @@ def _blocked(observed: ObservedMetadata) -> Wait | None:
             "Conflict",
             f"{observed.name} of cluster {cluster} is that of {observed.owner.kind} {observed.older_owner}",
         )
-    return None
+    return observed.account.problem or _locked_out(observed)
+
+
+def _locked_out(observed: ObservedMetadata) -> Wait | None:
+    """Return why a change of the user that signs for operator and members would shut them out."""
+    signer = observed.credentials
+    if signer is None or not observed.signs_for_all:
+        return None
+    wanted = observed.config_to_write(None)
+    if wanted == wanted | {"password": signer.password, "userType": SUPER, "userStatus": ENABLED}:
+        return None
+    text = f"operator and members sign as {observed.name}: its password, type and status must stay"
+    return Wait("SignsForMembers", text)
 
 
 def _writes(observed: ObservedMetadata) -> Iterator[WriteMetadata]:
@@ -107,19 +128,22 @@ def _writes(observed: ObservedMetadata) -> Iterator[WriteMetadata]:
     for one in observed.groups:
         if not one.answered or one.paused:
             continue
-        found = differences(observed.spec, one.config or {})
-        if one.config is not None and not (found and corrects):
-            continue
-        why = "; ".join(f"{drift.field} {drift.found or 'absent'} -> {drift.wanted}" for drift in found)
-        yield WriteMetadata(
-            kind=observed.owner.kind,
-            name=observed.name,
-            group=one.group,
-            address=one.address,
-            config=config_to_write(observed.spec, observed.name, one.config),
-            why="missing" if one.config is None else why,
-            drifted=observed.acted_on and one.group in known,
-        )
+        for copy in one.copies:
+            found = observed.differences(copy.config or {})
+            if copy.config is not None and not (found and corrects):
+                continue
+            why = "; ".join(
+                f"{drift.field} {drift.found or 'absent'} -> {drift.wanted or 'absent'}" for drift in found
+            )
+            yield WriteMetadata(
+                kind=observed.owner.kind,
+                name=observed.name,
+                group=one.group,
+                address=copy.address,
+                config=observed.config_to_write(copy.config),
+                why="missing" if copy.config is None else why,
+                drifted=observed.acted_on and one.group in known,
+            )
 
 
 def _waits_for(observed: ObservedMetadata) -> Wait | None:
@@ -134,7 +158,7 @@ def _waits_for(observed: ObservedMetadata) -> Wait | None:
     paused = [
         one.group
         for one in observed.groups
-        if one.paused and (one.config is None or differences(observed.spec, one.config))
+        if one.paused and (one.config is None or observed.differences(one.config))
     ]
     if paused:
         return Wait("Paused", f"{', '.join(paused)} or the cluster is paused: nothing is written")

@@ -26,9 +26,11 @@ _NEEDS_PERSON: Final = frozenset(
         "Drifted",
         "NameTaken",
         "NotAllowed",
+        "PasswordInvalid",
         "PodRefused",
         "RunFailed",
         "SecretNotAllowed",
+        "SignsForMembers",
         "StepRefused",
         "SwitchoverRefused",
     }

@@ -23,6 +23,7 @@ from testkit.rocketmq.load import (
     compare,
     compile_java,
     read_ledger,
+    signing_options,
     summarise,
 )
 
@@ -54,6 +55,7 @@ class LoadPod:
         self._image: Final = image
         self._name_server: Final = name_server
         self._topic: Final = topic
+        self._user: tuple[str, str] | None = None
 
     async def start(
         self, settings: LoadSettings, *, topic_cluster: str = "", node_selector: Json | None = None
@@ -65,6 +67,7 @@ class LoadPod:
             topic_cluster: make the topic in this cluster first; empty leaves it to the broker's automatism.
             node_selector: where the pod must run.
         """
+        self._user = settings.user
         classes = await compile_java(await jars())
         script = self._script(settings, topic_cluster)
         await self._cluster.apply(*client_objects(self._name, self._image, classes, script, node_selector))
@@ -125,7 +128,8 @@ class LoadPod:
         A name server that was cut off knows a broker again by its next registration only, some 13 s later at
         most; until then the reader may not find one.
         """
-        command = f"{_JAVA} ReadBack --name-server '{self._name_server}' --topic {self._topic}"
+        signed = " ".join(signing_options(self._user))
+        command = f"{_JAVA} ReadBack --name-server '{self._name_server}' --topic {self._topic} {signed}"
 
         async def read() -> bool:
             await self._shell(f"{command} --output {DATA}/keys.jsonl", timeout_s=_READ_TIMEOUT_S)

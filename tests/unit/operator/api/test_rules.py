@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from rocketmq_operator.api.access.user import UserSpec
 from rocketmq_operator.api.broker_group import ACCESS_CONTROL_KEYS, HARMFUL_KEYS, OWNED_KEYS, BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
@@ -20,6 +21,7 @@ from testkit.worlds.crd_cases import ACCEPTED_CHANGES, REFUSALS, RefusedChange, 
 from testkit.worlds.member_cases import ACCEPTED_MEMBER_CHANGES, MEMBER_REFUSALS
 from testkit.worlds.pod_cases import ACCEPTED_POD_CHANGES, POD_REFUSALS
 from testkit.worlds.storage_cases import ACCEPTED_STORAGE_CHANGES, STORAGE_REFUSALS
+from testkit.worlds.user_cases import ACCEPTED_USER_CHANGES, USER_REFUSALS
 
 MODELS = {
     "RocketMQCluster": RocketMQClusterSpec,
@@ -27,6 +29,7 @@ MODELS = {
     "SLOReport": SLOReportSpec,
     "Topic": TopicSpec,
     "ConsumerGroup": ConsumerGroupSpec,
+    "User": UserSpec,
 }
 
 
@@ -34,7 +37,10 @@ MODELS = {
     "refusal",
     [
         case
-        for case in (*REFUSALS, *MEMBER_REFUSALS, *POD_REFUSALS, *CLUSTER_REFUSALS, *STORAGE_REFUSALS)
+        for case in (
+            *(*REFUSALS, *MEMBER_REFUSALS, *POD_REFUSALS, *CLUSTER_REFUSALS),
+            *(*STORAGE_REFUSALS, *USER_REFUSALS),
+        )
         if not case.update
     ],
     ids=lambda case: case.name,
@@ -61,6 +67,7 @@ def test_the_smallest_spec_is_accepted(kind: str) -> None:
         *ACCEPTED_POD_CHANGES,
         *ACCEPTED_CLUSTER_CHANGES,
         *ACCEPTED_STORAGE_CHANGES,
+        *ACCEPTED_USER_CHANGES,
     ],
 )
 def test_a_change_within_the_rules_is_accepted(name: str, kind: str, change: dict[str, Any]) -> None:
@@ -132,7 +139,7 @@ def test_values_of_one_line_are_accepted(value: str) -> None:
 @pytest.mark.parametrize(
     "name", ["main\nx=y", "../x", "a b", "Main", "-main", "main-", "main\n", "ma:in", "mäin"]
 )
-@pytest.mark.parametrize("kind", ["BrokerGroup", "Topic", "ConsumerGroup"])
+@pytest.mark.parametrize("kind", ["BrokerGroup", "Topic", "ConsumerGroup", "User"])
 def test_a_cluster_has_a_name_that_a_cluster_can_have(kind: str, name: str) -> None:
     with pytest.raises(ValidationError, match="cluster"):
         MODELS[kind].model_validate(base_spec(kind) | {"cluster": name})

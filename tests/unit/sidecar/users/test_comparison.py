@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
+from controller_core.access.user_table import UserRequest, UserTable, changes
 from controller_core.access.users import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from controller_core.remoting.codes import RequestCode
-from ha_sidecar.users.comparison import UserComparison, UserRequest, UserTable, changes
+from ha_sidecar.users.comparison import UserComparison
 
 ALICE = UserInfo("alice", "secret-1", "Normal", "enable")
 BOB = UserInfo("bob", "secret-2", "Normal", "enable")

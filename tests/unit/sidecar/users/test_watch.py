@@ -11,6 +11,7 @@ import pytest
 
 from controller_core.access.request_signer import RequestSigner
 from controller_core.access.signing import Credentials
+from controller_core.access.user_table import UserTable
 from controller_core.access.users import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from controller_core.remoting.numbers import BrokerId, LogOffset
 from ha_sidecar.address import host_port
@@ -19,7 +20,6 @@ from ha_sidecar.common.options import ConfigError
 from ha_sidecar.companion import config as companion_config
 from ha_sidecar.companion.companion import Companion
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts
-from ha_sidecar.users.comparison import UserTable
 from ha_sidecar.users.watch import UserWatch
 from testkit.fakes.answering_broker import SIGNER, UserBroker
 from testkit.processes.credentials import write_credentials

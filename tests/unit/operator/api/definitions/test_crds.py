@@ -10,6 +10,7 @@ import yaml
 
 from project_tools import kind_page
 from rocketmq_operator import cli
+from rocketmq_operator.api.access.user import UserSpec
 from rocketmq_operator.api.base import PRESERVED_KEY
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
@@ -159,7 +160,7 @@ def test_each_rule_has_a_text_that_names_something(kind: str) -> None:
         assert rule["reason"] in {"FieldValueInvalid", "FieldValueForbidden"}
 
 
-@pytest.mark.parametrize("kind", ["RocketMQCluster", "BrokerGroup", "Topic", "ConsumerGroup"])
+@pytest.mark.parametrize("kind", ["RocketMQCluster", "BrokerGroup", "Topic", "ConsumerGroup", "User"])
 def test_columns_of_what_people_type_come_from_the_status(kind: str) -> None:
     columns = DEFINITIONS[kind]["spec"]["versions"][0]["additionalPrinterColumns"]
     assert {column["jsonPath"].split(".")[1] for column in columns} == {"status", "metadata"}
@@ -193,6 +194,7 @@ def test_each_example_is_valid(path: Path) -> None:
         "SLOReport": SLOReportSpec,
         "Topic": TopicSpec,
         "ConsumerGroup": ConsumerGroupSpec,
+        "User": UserSpec,
     }
     documents = list(yaml.safe_load_all(path.read_text()))
     assert documents

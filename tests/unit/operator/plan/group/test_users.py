@@ -20,6 +20,7 @@ from testkit.worlds.operator import OperatorWorld
 USERS = {"authentication": {"type": "Signature"}, "authorization": {"type": "Simple"}}
 SPEC = BrokerGroupSpec.model_validate({"cluster": "main", "storage": {"size": "1Gi"}})
 SECRET = "main-broker-credentials"  # noqa: S105 - a name
+_OTHER = {"username": b"inner-2", "password": b"second"}
 
 
 async def _world(cluster: dict[str, Any] | None = None) -> OperatorWorld:
@@ -47,6 +48,19 @@ async def test_one_password_is_made_and_kept_also_while_users_are_off() -> None:
     world.write_cluster(USERS)
     await world.settle()
     assert _password(world) == password
+
+
+async def test_another_super_user_that_a_person_puts_into_the_secret_is_kept() -> None:
+    world = await _world()
+    templates = [world.get("StatefulSet", name)["spec"]["template"] for name in ("orders", "main-controller")]
+    given = {key: base64.b64encode(value).decode() for key, value in _OTHER.items()}
+    world.get("Secret", SECRET)["data"] = given
+    await world.settle()
+    world.advance(60)
+    await world.settle()
+    assert world.get("Secret", SECRET)["data"] == given
+    after = [world.get("StatefulSet", name)["spec"]["template"] for name in ("orders", "main-controller")]
+    assert after == templates, "a person restarts the brokers when all sign with it"
 
 
 async def test_members_and_controllers_have_the_secret_and_no_other_object_has_its_text() -> None:
@@ -122,7 +136,6 @@ async def test_the_status_says_whether_slaves_have_the_users(
     [
         ({"authorization": {"type": "Simple"}}, "RightsWithoutUsers"),
         (USERS | {"version": "5.2.0"}, "VersionWithoutUsers"),
-        (USERS | {"proxy": {"mode": "Cluster"}}, "ProxyWithUsers"),
     ],
 )
 def test_what_cannot_work_together_is_refused(spec: dict[str, Any], reason: str) -> None:

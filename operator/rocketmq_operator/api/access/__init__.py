@@ -1,0 +1,1 @@
+"""Who may do what in the brokers of a cluster."""
