@@ -46,6 +46,7 @@ from ha_sidecar.commitlog.store import (
 )
 from ha_sidecar.common.ha_link import DivergedError
 from ha_sidecar.common.identity import NO_ID, IdentityError
+from ha_sidecar.common.member_tls import dial_as
 from ha_sidecar.common.options import ConfigError, read_file
 from ha_sidecar.companion import config as companion_config
 from ha_sidecar.companion.config import CompanionConfig
@@ -185,6 +186,7 @@ def _node_agent(options: argparse.Namespace) -> int:
 def _handover(options: argparse.Namespace) -> int:
     config = companion_config.from_texts(_texts(options), serves=False)
     _log_to_stderr()
+    dial_as(config.tls, config.tls_mode)
     show(options.output, asyncio.run(_hand_over(config)))
     return 0
 
@@ -192,6 +194,7 @@ def _handover(options: argparse.Namespace) -> int:
 def _seed(options: argparse.Namespace) -> int:
     config = seed_config.from_texts(_texts(options))
     _log_to_stderr()
+    dial_as(config.tls, config.tls_mode)
     if config.advertise and not _outlook(config).known:
         reason = f"the controllers know no group {config.group}: it begins"
         show(options.output, {"seeded": False, "reason": reason})

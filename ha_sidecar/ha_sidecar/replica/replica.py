@@ -43,6 +43,7 @@ from ha_sidecar.common.controllers import Controllers, ControllersUnavailableErr
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.http_server import HttpServer
 from ha_sidecar.common.identity import IdentityFiles
+from ha_sidecar.common.member_tls import use_tls
 from ha_sidecar.common.questions import ask_group, groups_question
 from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.decisions.metadata_tables import BY_CODE
@@ -109,7 +110,8 @@ class LogReplica:
         """
         config = self._config
         files = IdentityFiles(config.store, config.cluster, config.group)
-        server = await serve(*config.listen, self._accept, port_bounds())
+        tls = use_tls(config.tls, config.tls_mode)
+        server = await serve(*config.listen, self._accept, port_bounds(), tls=tls and tls.server())
         self._controllers.start()
         syncer = Syncer(lambda: self._store.log.sync(), self._on_synced, self._on_sync_failure)
         syncer.start()
@@ -139,6 +141,7 @@ class LogReplica:
                 self._watch.run(),
                 keep_metadata(config, self._view),
                 retain(config, self._view, self._store, self._ha_server, self._follower),
+                *([] if tls is None else [tls.watch()]),
             )
         finally:
             await self._stop(server, http)

@@ -22,8 +22,10 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.server.http_api import changes
 from controller_core.server.notices.notifier import Notifier
 from controller_core.server.peers.transport import PeerTransport
-from controller_core.server.settings.certificates import Certificates, Tls
+from controller_core.server.settings.certificates import Tls
 from controller_core.server.settings.config import InvalidSettingError, load
+from controller_core.tls.certificates import Certificates
+from controller_core.tls.dialling import ClientTls
 from testkit.fakes.peer_receiver import RecordingReceiver
 from testkit.processes.certificates import Authority, CertificateFiles
 from testkit.processes.ports import free_port
@@ -52,7 +54,9 @@ async def answer(one: OneNode, client_ssl: ssl.SSLContext | None) -> int:
     """Ask once over a new connection; return the code, or -1 when the connection ended instead."""
     host, _, port = one.remoting.rpartition(":")
     try:
-        connection = await connect(host, int(port), WITHIN_S, client_ssl=client_ssl)
+        connection = await connect(
+            host, int(port), WITHIN_S, client_tls=None if client_ssl is None else ClientTls(client_ssl)
+        )
     except ChannelError:
         return -1
     try:
@@ -338,7 +342,7 @@ async def test_brokers_are_dialled_in_tls_and_only_those_of_the_trusted_authorit
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(pair.cert, pair.key)
         broker = await serve("127.0.0.1", 0, lambda _made: None, tls=ServerTls(context, plain_allowed=False))
-        notifier = Notifier(lambda _notice: None, broker_ssl=client.context)
+        notifier = Notifier(lambda _notice: None, broker_tls=ClientTls(client.context))
         try:
             address = f"127.0.0.1:{broker.port}"
             if reached:
