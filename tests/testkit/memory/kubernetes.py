@@ -291,6 +291,10 @@ class MemoryKube:
             "observedGeneration": value["metadata"]["generation"],
             "replicas": len(wanted),
             "readyReplicas": sum(is_ready(self.objects["Pod", namespace, pod]) for pod in wanted),
+            "updatedReplicas": sum(
+                self.objects["Pod", namespace, pod]["metadata"]["labels"][_REVISION] == revision
+                for pod in wanted
+            ),
             "updateRevision": revision,
         }
 

@@ -28,22 +28,31 @@ OLD: Final = "old"
 """Entries of the authority's Secret: NAME.crt and NAME.key."""
 
 
-async def observe_tls(kube: KubeApi, namespace: str, cluster: str, spec: TlsSpec) -> ObservedTls:
-    """Return the certificates of a cluster.
+async def observe_tls(
+    kube: KubeApi, namespace: str, cluster: str, spec: TlsSpec, *, with_members: bool
+) -> ObservedTls:
+    """Return the certificates of a cluster; those of its members if they speak TLS with clients.
 
     Raises:
         PeerUnavailableError: the API server does not answer.
     """
     authority_name, issued_name = names.authority_secret(cluster), names.controller_certificates(cluster)
     given_name = spec.authority.secret_name
-    authority, issued, given = await asyncio.gather(
+    members_name = names.member_certificates(cluster)
+    authority, issued, members, given = await asyncio.gather(
         kube.get("Secret", namespace, authority_name),
         kube.get("Secret", namespace, issued_name),
+        kube.get("Secret", namespace, members_name) if with_members else _nothing(),
         _nothing() if given_name is None else kube.get("Secret", namespace, given_name),
     )
     given_facts, problem = _given(given, given_name)
-    found = {authority_name: authority, issued_name: issued, given_name or "": given}
-    data = secret_texts(issued)
+    found = {
+        authority_name: authority,
+        issued_name: issued,
+        members_name: members,
+        given_name or "": given,
+    }
+    data, members_data = secret_texts(issued), secret_texts(members)
     return ObservedTls(
         authority=_authority(authority),
         given=given_facts,
@@ -51,6 +60,8 @@ async def observe_tls(kube: KubeApi, namespace: str, cluster: str, spec: TlsSpec
         bundle=secret_texts(authority).get(TRUST_KEY, ""),
         controllers=_certificates(data),
         controllers_bundle=data.get(TRUST_KEY, ""),
+        members=_certificates(members_data),
+        members_bundle=members_data.get(TRUST_KEY, ""),
         secrets={name: one for name, one in found.items() if one is not None},
     )
 

@@ -69,6 +69,7 @@ def names_of_cluster(name: str, spec: RocketMQClusterSpec) -> ClaimedNames:
         ObjectKey("Secret", names.token_secret(name)),
         ObjectKey("Secret", names.authority_secret(name)),
         ObjectKey("Secret", names.controller_certificates(name)),
+        ObjectKey("Secret", names.member_certificates(name)),
         ObjectKey("ConfigMap", names.trust(name)),
         *_keys(("Service",), possible),
     }

@@ -29,7 +29,9 @@ _TUNED: Final[Mapping[ProxyMode, Mapping[str, str]]] = {
 """What `proxy.config` may change."""
 
 
-def proxy_conf(cluster: str, namespace: str, spec: RocketMQClusterSpec) -> str:
+def proxy_conf(
+    cluster: str, namespace: str, spec: RocketMQClusterSpec, tls_keys: Mapping[str, str] | None = None
+) -> str:
     """Return rmq-proxy.json of all proxies of a cluster; keys in order of their names.
 
     Values are texts: RocketMQ's reader makes of them what the field is.
@@ -40,6 +42,7 @@ def proxy_conf(cluster: str, namespace: str, spec: RocketMQClusterSpec) -> str:
         "proxyMode": str(spec.proxy.mode).lower(),
         "remotingListenPort": str(names.PROXY_REMOTING_PORT),
         "rocketMQClusterName": cluster,
+        **(tls_keys or {}),
     }
     tuned = {"proxyClusterName": cluster, **_TUNED.get(spec.proxy.mode, {})}
     if spec.proxy.mode is ProxyMode.CLUSTER:
