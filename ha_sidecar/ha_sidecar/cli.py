@@ -31,6 +31,8 @@ from controller_core.command_line.output import add_output, show
 from controller_core.command_line.program import Parser, program, run
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.numbers import BrokerId
+from controller_core.tls.certificates import UnusableCertificatesError
+from controller_core.tls.serving import dial_as
 from ha_sidecar.address import AddressError
 from ha_sidecar.commitlog.files import CommitLog, CommitLogUsageError
 from ha_sidecar.commitlog.layout import LogLayoutError
@@ -46,7 +48,6 @@ from ha_sidecar.commitlog.store import (
 )
 from ha_sidecar.common.ha_link import DivergedError
 from ha_sidecar.common.identity import NO_ID, IdentityError
-from ha_sidecar.common.member_tls import dial_as
 from ha_sidecar.common.options import ConfigError, read_file
 from ha_sidecar.companion import config as companion_config
 from ha_sidecar.companion.config import CompanionConfig
@@ -83,7 +84,12 @@ _log = logging.getLogger(__name__)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    return run(parser(), arguments, misuses=(ConfigError, AddressError), failures=_FAILURES)
+    return run(
+        parser(),
+        arguments,
+        misuses=(ConfigError, AddressError, UnusableCertificatesError),
+        failures=_FAILURES,
+    )
 
 
 def parser() -> Parser:

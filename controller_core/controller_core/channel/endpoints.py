@@ -29,23 +29,11 @@ from controller_core.channel.places import Places, PortPlace
 from controller_core.channel.turns import Turns
 from controller_core.remoting.frame import ANY_FRAMES, FrameBounds
 from controller_core.tls.dialling import NOT_IN_TLS, ClientTls, process_tls
+from controller_core.tls.serving import ServerTls
 
 BACKLOG_MAX: Final = 1_024
 """Connections that the kernel may hold before they are accepted: all brokers of a fleet may return at
 once."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerTls:
-    """TLS on a listening port; the first byte of each connection decides whether it is spoken.
-
-    Attributes:
-        context: of the server's side.
-        plain_allowed: whether plain TCP is served too.
-    """
-
-    context: ssl.SSLContext
-    plain_allowed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,10 @@ from controller_core.remoting.bodies import EpochEntryCache
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.numbers import LogOffset
+from controller_core.tls.serving import member_tls, use_tls
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.http_server import HttpServer
-from ha_sidecar.common.member_tls import member_tls, use_tls
 from ha_sidecar.common.questions import ask_broker, ask_group
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.debt_store import debt_store

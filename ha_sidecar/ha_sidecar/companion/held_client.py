@@ -11,12 +11,12 @@ import logging
 import socket
 from typing import Final
 
-from controller_core.channel.endpoints import ServerTls
 from controller_core.channel.listener import TLS_HANDSHAKE_BYTE
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError, RemotingUsageError
 from controller_core.remoting.frame import FrameBounds, FrameDecoder, encode
+from controller_core.tls.serving import ServerTls
 from controller_core.tls.streams import PlainStream, Stream, TlsStream
 from ha_sidecar import limits
 from ha_sidecar.companion.relaying import SENDS

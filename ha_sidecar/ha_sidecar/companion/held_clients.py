@@ -40,11 +40,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from controller_core.channel.endpoints import ServerTls
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.tls.dialling import ClientTls
+from controller_core.tls.serving import ServerTls
 from ha_sidecar import limits
 from ha_sidecar.address import HostPort
 from ha_sidecar.companion.held_client import HeldClient

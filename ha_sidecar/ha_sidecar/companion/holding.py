@@ -47,9 +47,9 @@ from controller_core.channel.refusals import RefusalLog
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.tls.serving import MemberTls
 from ha_sidecar.address import HostPort
 from ha_sidecar.common.events import EventLog
-from ha_sidecar.common.member_tls import MemberTls
 from ha_sidecar.companion.held_clients import WAKES_MAX, HeldClients
 from ha_sidecar.companion.hold_port import HoldPort, listening
 from ha_sidecar.decisions.broker_facts import GroupFacts, master_client_address, master_process_address

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from controller_core.access.request_signer import RequestSigner
+from controller_core.tls.serving import PERMISSIVE, TLS_MODES
 from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
-from ha_sidecar.common.member_tls import PERMISSIVE, TLS_MODES
 from ha_sidecar.common.options import address, addresses, build_settings, number, require, signer
 
 ACK_AFTER: Final = ("sync", "write")

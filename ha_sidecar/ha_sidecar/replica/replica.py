@@ -35,6 +35,7 @@ from controller_core.remoting.headers import (
     NotifyBrokerRoleChangedRequestHeader,
 )
 from controller_core.remoting.numbers import BrokerId
+from controller_core.tls.serving import use_tls
 from ha_sidecar.commitlog.served import ServedStore
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.commitlog.syncer import Syncer
@@ -43,7 +44,6 @@ from ha_sidecar.common.controllers import Controllers, ControllersUnavailableErr
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.http_server import HttpServer
 from ha_sidecar.common.identity import IdentityFiles
-from ha_sidecar.common.member_tls import use_tls
 from ha_sidecar.common.questions import ask_group, groups_question
 from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.decisions.metadata_tables import BY_CODE

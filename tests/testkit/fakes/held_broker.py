@@ -13,8 +13,8 @@ from controller_core.groups.keys import BrokerId
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import FrameDecoder, encode
+from controller_core.tls.serving import MemberTls
 from ha_sidecar.common.events import EventLog
-from ha_sidecar.common.member_tls import MemberTls
 from ha_sidecar.companion.hold_port import HoldPort
 from ha_sidecar.companion.holding import ClientHold
 from ha_sidecar.companion.relaying import SENDS

@@ -9,10 +9,10 @@ import pytest
 
 from controller_core.channel import ChannelError, Connection, Server, connect, serve
 from controller_core.channel.asking import Asker
-from controller_core.channel.endpoints import ServerTls
 from controller_core.remoting.command import RemotingCommand
 from controller_core.tls.certificates import Certificates, UnusableCertificatesError
 from controller_core.tls.dialling import ClientTls, dial_in_tls, trusting
+from controller_core.tls.serving import ServerTls
 from testkit.processes.certificates import Authority
 
 WITHIN_S = 20.0

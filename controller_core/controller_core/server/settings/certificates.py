@@ -17,10 +17,10 @@ import ssl
 from dataclasses import dataclass
 from typing import Final
 
-from controller_core.channel.endpoints import ServerTls
 from controller_core.server.settings.config import InvalidSettingError, Settings
 from controller_core.tls.certificates import CHECK_S, Certificates, UnusableCertificatesError
 from controller_core.tls.dialling import ClientTls
+from controller_core.tls.serving import ServerTls
 
 _log = logging.getLogger(__name__)
 

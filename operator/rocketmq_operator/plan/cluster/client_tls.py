@@ -4,6 +4,7 @@ from rocketmq_operator.api.cluster import ClientsTls
 from rocketmq_operator.api.names import COMPONENT_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.cluster.children import NAME_SERVER
+from rocketmq_operator.plan.cluster.listeners import ROUTE_FRONT
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.cluster.proxies import PROXY
 from rocketmq_operator.plan.common import endpoints, names
@@ -11,6 +12,7 @@ from rocketmq_operator.plan.common.objects import Live, ObjectKey
 from rocketmq_operator.plan.tls.clients import (
     NAME_SERVER_ENTRY,
     PROXY_ENTRY,
+    ROUTE_FRONT_ENTRY,
     ClientsStage,
     group_certificates,
     is_at,
@@ -23,7 +25,7 @@ from rocketmq_operator.plan.tls.clients import (
 from rocketmq_operator.plan.tls.controllers import TlsMode, all_in_template
 from rocketmq_operator.plan.tls.steps import CertificateSecrets
 
-_NEVER_DIALLING = frozenset({NAME_SERVER, "log-replica"})
+_NEVER_DIALLING = frozenset({NAME_SERVER, "log-replica", ROUTE_FRONT})
 """Components without a JVM that dials."""
 
 
@@ -69,6 +71,10 @@ def member_hosts(observed: ObservedCluster) -> dict[str, frozenset[str]]:
     if spec.proxy.mode is ProxyMode.CLUSTER:
         own = [one for one in services if _component(one) == PROXY]
         found[PROXY_ENTRY] = shared_certificate(own, owner.namespace)
+    if spec.listeners:
+        own = [one for one in services if _component(one) == ROUTE_FRONT]
+        advertised = (one.advertised_host for one in spec.listeners if one.advertised_host)
+        found[ROUTE_FRONT_ENTRY] = shared_certificate(own, owner.namespace, advertised)
     return found
 
 
@@ -83,7 +89,9 @@ def _sets_of_clients(observed: ObservedCluster) -> list[Live]:
         ObjectKey("StatefulSet", names.name_servers(owner)),
         ObjectKey("Deployment", names.proxies(owner)),
     )
-    found = [observed.children[key] for key in own if key in observed.children]
+    fronts = (names.route_front(owner, listener.name) for listener in observed.spec.listeners)
+    keys = (*own, *(ObjectKey("Deployment", name) for name in fronts))
+    found = [observed.children[key] for key in keys if key in observed.children]
     return [*found, *observed.group_sets.values()]
 
 

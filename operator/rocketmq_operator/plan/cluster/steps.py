@@ -113,7 +113,7 @@ def _work(observed: ObservedCluster) -> ResourcePlan:
             child_steps(owner, wanted, observed.children),
             _controller_set(observed, members.replicas, mode, stage) if has_own else NO_STEPS,
             _proxies(observed, stage),
-            _route_fronts(observed),
+            _route_fronts(observed, stage),
             _leftovers(observed, wanted),
             replace_broken(observed),
             _replace_broken_name_servers(observed),
@@ -201,7 +201,7 @@ def _proxies(observed: ObservedCluster, stage: ClientsStage) -> ResourcePlan:
     return child_steps(owner, [proxy_deployment(owner, spec, hosts, stage)], observed.children)
 
 
-def _route_fronts(observed: ObservedCluster) -> ResourcePlan:
+def _route_fronts(observed: ObservedCluster, stage: ClientsStage) -> ResourcePlan:
     """Make the route fronts' Deployments once the addresses of all name servers are known."""
     owner, spec = observed.owner, observed.spec
     if not spec.listeners:
@@ -209,7 +209,7 @@ def _route_fronts(observed: ObservedCluster) -> ResourcePlan:
     hosts = known_addresses(observed, hosts_needed(owner, spec))
     if (wait := unknown_address(hosts)) is not None:
         return ResourcePlan((), wait)
-    wanted = [route_front_deployment(owner, spec, listener, hosts) for listener in spec.listeners]
+    wanted = [route_front_deployment(owner, spec, listener, hosts, stage) for listener in spec.listeners]
     return child_steps(owner, wanted, observed.children)
 
 

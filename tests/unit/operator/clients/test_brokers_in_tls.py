@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from controller_core.channel import Connection, Server, serve
-from controller_core.channel.endpoints import ServerTls
 from controller_core.remoting.command import RemotingCommand
 from controller_core.tls.certificates import Certificates
 from controller_core.tls.dialling import ClientTls, dial_in_tls
+from controller_core.tls.serving import ServerTls
 from rocketmq_operator.clients.api import PeerUnavailableError
 from rocketmq_operator.clients.brokers import BrokersClient
 from rocketmq_operator.clients.controllers_trust import ControllersTrust

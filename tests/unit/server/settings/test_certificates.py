@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from controller_core.channel.endpoints import ServerTls, connect, serve
+from controller_core.channel.endpoints import connect, serve
 from controller_core.channel.errors import ChannelError
 from controller_core.raft.types import Message, MessageType, NodeId, Term
 from controller_core.remoting.codes import RequestCode, ResponseCode
@@ -26,6 +26,7 @@ from controller_core.server.settings.certificates import Tls
 from controller_core.server.settings.config import InvalidSettingError, load
 from controller_core.tls.certificates import Certificates
 from controller_core.tls.dialling import ClientTls
+from controller_core.tls.serving import ServerTls
 from testkit.fakes.peer_receiver import RecordingReceiver
 from testkit.processes.certificates import Authority, CertificateFiles
 from testkit.processes.ports import free_port

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 from msgspec.structs import replace
 
-from controller_core.channel.endpoints import ServerTls, connect, serve
+from controller_core.channel.endpoints import connect, serve
 from controller_core.channel.errors import ChannelError
 from controller_core.channel.places import PortPlace
 from controller_core.raft.types import Message, MessageType, NodeId, Term
@@ -29,6 +29,7 @@ from controller_core.server.requests.forwarding import Forwarder
 from controller_core.server.settings.certificates import Tls
 from controller_core.server.settings.config import load
 from controller_core.tls.dialling import ClientTls
+from controller_core.tls.serving import ServerTls
 from testkit.fakes.peer_receiver import RecordingReceiver
 from testkit.processes.certificates import Authority, CertificateFiles
 from testkit.processes.ports import free_port

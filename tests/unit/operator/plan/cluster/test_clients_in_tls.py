@@ -2,6 +2,7 @@
 
 import base64
 import itertools
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -136,6 +137,29 @@ async def test_a_cluster_goes_through_all_stages_and_loses_one_member_at_a_time(
             break
     assert seen == way
     assert bool(_java_options(world, "main-nameserver")) is (clients != "Disabled")
+
+
+async def test_proxies_and_route_fronts_go_with_the_others() -> None:
+    listeners = [{"name": "outside", "type": "NodePort", "advertisedHost": "mq.example"}]
+    others = {"proxy": {"mode": "Cluster"}, "listeners": listeners}
+    world = OperatorWorld(GROUP, others)
+    await world.settle()
+    await world.settle()
+    world.write_cluster(others | {"tls": {"clients": "Enforcing"}})
+    for _ in range(PASSES_MAX):
+        await world.one_pass()
+        world.advance(seconds=1)
+        if _stages(world) == ("enforcing",) * 3 and world.condition("Progressing")[0] == "False":
+            break
+    assert _stages(world) == ("enforcing",) * 3
+    conf = json.loads(world.get("ConfigMap", "main-proxy")["data"]["rmq-proxy.json"])
+    assert (conf["tlsTestModeEnable"], conf["tlsCertPath"]) == ("false", f"{names.TLS_PATH}/tls.crt")
+    proxy, front = (world.get("Deployment", f"main-{name}") for name in ("proxy", "front-outside"))
+    assert {str(template_stage(one)) for one in (proxy, front)} == {"enforcing"}
+    command = front["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert command[-2:] == [f"--tls={names.TLS_PATH}", "--tls-mode=enforcing"]
+    assert "mq.example" in _hosts(_texts(world)["route-front.crt"])
+    assert "main-proxy.shop.svc" in _hosts(_texts(world)["proxy.crt"])
 
 
 @pytest.mark.parametrize(

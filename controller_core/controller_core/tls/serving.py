@@ -1,23 +1,21 @@
-"""The TLS of one member: what it serves with, and how it dials brokers, controllers and name servers.
+"""How a port speaks TLS, and the certificate of one process in a directory.
 
 The directory is laid out as Kubernetes mounts a Secret with a certificate: `tls.crt`, `tls.key`, and in
-`ca.crt` the authorities that are trusted. New files are taken into use without a restart
-(`controller_core.tls.certificates`).
+`ca.crt` the authorities that are trusted. New files are taken into use without a restart (`certificates`).
 
-    mode          a port                        this process dials
+    mode          a port                        the process dials
     permissive    serves TLS and plain TCP      in TLS first, in plain TCP where TLS is not answered
     enforcing     serves TLS only               in TLS only
 """
 
 import asyncio
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controller_core.channel.endpoints import ServerTls
-from controller_core.tls.certificates import CHECK_S, Certificates, UnusableCertificatesError
+from controller_core.tls.certificates import CHECK_S, Certificates
 from controller_core.tls.dialling import ClientTls, dial_in_tls, trusting
-from ha_sidecar.common.options import ConfigError
 
 CERTIFICATE_FILE: Final = "tls.crt"
 KEY_FILE: Final = "tls.key"
@@ -25,6 +23,21 @@ TRUST_FILE: Final = "ca.crt"
 PERMISSIVE: Final = "permissive"
 ENFORCING: Final = "enforcing"
 TLS_MODES: Final = (PERMISSIVE, ENFORCING)
+_KEY: Final = "tls"
+"""What messages call the setting with the directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTls:
+    """TLS on a listening port; the first byte of each connection decides whether it is spoken.
+
+    Attributes:
+        context: of the server's side.
+        plain_allowed: whether plain TCP is served too.
+    """
+
+    context: ssl.SSLContext
+    plain_allowed: bool = True
 
 
 class MemberTls:
@@ -34,14 +47,11 @@ class MemberTls:
         """Load the files.
 
         Raises:
-            ConfigError: one cannot be read, or does not fit the others.
+            UnusableCertificatesError: one cannot be read, or does not fit the others.
         """
         pair = str(directory / CERTIFICATE_FILE), str(directory / KEY_FILE)
-        try:
-            self._server = Certificates("tls", *pair, "", True, ssl.CERT_NONE)
-            self._client = trusting("tls", directory / TRUST_FILE)
-        except UnusableCertificatesError as error:
-            raise ConfigError(str(error)) from error
+        self._server = Certificates(_KEY, *pair, "", True, ssl.CERT_NONE)
+        self._client = trusting(_KEY, directory / TRUST_FILE)
         self._plain_allowed = mode == PERMISSIVE
 
     def server(self) -> ServerTls:
@@ -77,15 +87,11 @@ def use_tls(directory: Path | None, mode: str) -> MemberTls | None:
 
 
 def dial_as(directory: Path | None, mode: str) -> None:
-    """Let this process dial as the settings of a member or command say, with the authorities of now.
+    """Let this process dial as the settings of a member say, with the authorities of now.
 
     Raises:
-        ConfigError: the file of authorities cannot be read.
+        UnusableCertificatesError: the file of authorities cannot be read.
     """
-    if directory is None:
-        return
-    try:
-        trusted = trusting("tls", directory / TRUST_FILE)
-    except UnusableCertificatesError as error:
-        raise ConfigError(str(error)) from error
-    dial_in_tls(ClientTls(trusted.context, plain_allowed=mode == PERMISSIVE))
+    if directory is not None:
+        trusted = trusting(_KEY, directory / TRUST_FILE)
+        dial_in_tls(ClientTls(trusted.context, plain_allowed=mode == PERMISSIVE))
