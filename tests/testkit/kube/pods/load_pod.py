@@ -54,6 +54,7 @@ class LoadPod:
         self._image: Final = image
         self._name_server: Final = name_server
         self._topic: Final = topic
+        self._java = _JAVA
 
     async def start(
         self, settings: LoadSettings, *, topic_cluster: str = "", node_selector: Json | None = None
@@ -65,6 +66,7 @@ class LoadPod:
             topic_cluster: make the topic in this cluster first; empty leaves it to the broker's automatism.
             node_selector: where the pod must run.
         """
+        self._java = " ".join([_JAVA, *settings.jvm])
         classes = await compile_java(await jars())
         script = self._script(settings, topic_cluster)
         await self._cluster.apply(*client_objects(self._name, self._image, classes, script, node_selector))
@@ -82,7 +84,7 @@ class LoadPod:
             else ""
         )
         load = (
-            f"{_JAVA} LoadClient --name-server '{self._name_server}' --topic {self._topic} "
+            f"{self._java} LoadClient --name-server '{self._name_server}' --topic {self._topic} "
             f"--ledger {DATA}/ledger.jsonl {' '.join(settings.arguments())}"
         )
         return f"{make_topic}{load} & echo $! >{DATA}/pid; wait $!; echo $? >{DATA}/status; exec sleep 3600"
@@ -125,7 +127,7 @@ class LoadPod:
         A name server that was cut off knows a broker again by its next registration only, some 13 s later at
         most; until then the reader may not find one.
         """
-        command = f"{_JAVA} ReadBack --name-server '{self._name_server}' --topic {self._topic}"
+        command = f"{self._java} ReadBack --name-server '{self._name_server}' --topic {self._topic}"
 
         async def read() -> bool:
             await self._shell(f"{command} --output {DATA}/keys.jsonl", timeout_s=_READ_TIMEOUT_S)

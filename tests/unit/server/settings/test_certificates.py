@@ -358,6 +358,26 @@ async def test_brokers_are_dialled_in_tls_and_only_those_of_the_trusted_authorit
             await broker.close()
 
 
+async def test_brokers_without_tls_are_dialled_in_plain_tcp_in_permissive_mode_only(
+    authority: Authority,
+) -> None:
+    keys = {"tls.enable": "true", "tls.client.trustCertPath": str(authority.trust)}
+    broker = await serve("127.0.0.1", 0, lambda _made: None)
+    for mode, reached in (("permissive", True), ("enforcing", False)):
+        client = Tls(load(ALONE | keys | {"tls.client.mode": mode})[0]).brokers_client()
+        notifier = Notifier(lambda _notice: None, broker_tls=client)
+        try:
+            answer = notifier.ask(f"127.0.0.1:{broker.port}", ASK, WITHIN_S)
+            if reached:
+                assert (await answer).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+            else:
+                with pytest.raises(ChannelError):
+                    await answer
+        finally:
+            await notifier.stop()
+    await broker.close()
+
+
 def test_brokers_are_dialled_plain_unless_told_otherwise_and_half_a_pair_is_refused(
     authority: Authority,
 ) -> None:

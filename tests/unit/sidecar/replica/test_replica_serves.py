@@ -13,11 +13,13 @@ import pytest
 
 from controller_core.channel import Connection, connect
 from controller_core.groups.keys import GroupKey
+from controller_core.groups.replies import RoleNotice
 from controller_core.remoting.bodies import EpochEntryCache, HARuntimeInfo
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ExchangeHAInfoResponseHeader
 from controller_core.server.node.state_machine import GroupsMachine
+from controller_core.server.notices.notifier import Notifier
 from controller_core.tls.dialling import ClientTls, dial_in_tls
 from ha_sidecar import limits
 from ha_sidecar.address import host_port
@@ -141,6 +143,18 @@ async def test_a_replica_with_a_certificate_is_asked_in_tls_and_in_plain_tcp(
     client = ClientTls(authority.client()) if is_in_tls else None
     async with replica(tmp_path, tls=authority.member("replica"), client_tls=client) as running:
         assert (await running.ask(RequestCode.GET_BROKER_EPOCH_CACHE)).body
+
+
+async def test_a_notice_reaches_a_replica_in_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    client, sent = ClientTls(authority.client()), asyncio.Event()
+    async with replica(tmp_path, tls=authority.member("replica"), client_tls=client) as running:
+        notifier = Notifier(lambda _: sent.set(), broker_tls=client)
+        key, address = GroupKey("c1", "g"), f"127.0.0.1:{running.config.listen[1]}"
+        notifier.notify([RoleNotice(key, 1, address, 2, "127.0.0.1:1", 9, 9, (2,))])
+        async with asyncio.timeout(WAIT_S):
+            await sent.wait()
+        await notifier.stop()
 
 
 async def test_a_replica_tells_its_ha_address_and_serves_there(tmp_path: Path) -> None:
