@@ -1,4 +1,4 @@
-"""A serving cluster moves to TLS with its clients and back, under load of Java clients in plain TCP and in TLS.
+"""A serving cluster moves to TLS with its clients and back, under load of Java clients of both kinds.
 
 The tests follow each other: plain TCP, both, TLS only with the death of a master and new certificates, and
 plain TCP again, as the next tests expect it.
