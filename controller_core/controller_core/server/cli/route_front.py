@@ -46,7 +46,13 @@ def add_route_front(commands: Any) -> None:  # noqa: ANN401 - argparse names thi
             help=texts[name],
         )
     front.add_argument("--tls", type=Path, metavar="DIR", help=texts["tls"])
-    front.add_argument("--tls-mode", choices=TLS_MODES, default=PERMISSIVE, help=texts["tls_mode"])
+    front.add_argument(
+        "--tls-mode",
+        choices=TLS_MODES,
+        default=PERMISSIVE,
+        metavar="|".join(TLS_MODES),
+        help=texts["tls_mode"],
+    )
     front.set_defaults(carry_out=_route_front)
 
 
