@@ -60,7 +60,7 @@ from rocketmq_operator.plan.common.report_servers import parse_report_servers
 from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.pods.observed import parse_pod
 from rocketmq_operator.plan.report.allowed import NOTHING_ALLOWED, AllowedInReports
-from rocketmq_operator.plan.tls.clients import certified_entries, group_entry, published_stage
+from rocketmq_operator.plan.tls.clients import group_stage, published_stage
 from rocketmq_operator.plan.tls.controllers import TlsMode, tls_mode
 from rocketmq_operator.plan.tls.observed import NO_TLS, ObservedTls
 
@@ -248,7 +248,7 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
         asyncio.gather(*(environment.kube.find(kind, namespace, labels) for kind in kinds)),
     )
     cluster_ = None if cluster is None else cluster_spec(cluster)
-    stage, is_certified = published_stage(trust, ()), group_entry(name) in certified_entries(trust)
+    stage, is_certified = group_stage(trust, children, name)
     home, may_ask = ControllersHome(namespace, spec.cluster), cluster_ is not None
     shared_services: tuple[Json, ...] = ()
     if cluster_ is not None and cluster_.controllers.ref is not None:

@@ -104,10 +104,19 @@ def published_stage(trust: Live | None, sets: Iterable[Live]) -> ClientsStage:
     return max((template_stage(live) for live in sets), key=_ORDER.index, default=ClientsStage.DISABLED)
 
 
-def certified_entries(trust: Live | None) -> frozenset[str]:
-    """Return for which entries certificates existed when the ConfigMap of authorities was written."""
-    text = ((trust or {}).get("data") or {}).get(CERTIFIED_KEY, "")
-    return frozenset(text.split(",")) - {""}
+def group_stage(
+    trust: Live | None, children: Iterable[Iterable[Live]], group: str
+) -> tuple[ClientsStage, bool]:
+    """Return the stage of a group, and whether a certificate for it exists.
+
+    Args:
+        trust: the ConfigMap of authorities; None while it is gone.
+        children: what belongs to the group, by kind.
+        group: its name.
+    """
+    sets = [one for found in children for one in found if one["kind"] == "StatefulSet"]
+    entries = ((trust or {}).get("data") or {}).get(CERTIFIED_KEY, "").split(",")
+    return published_stage(trust, sets), trust is None or group_entry(group) in entries
 
 
 def template_stage(live: Live) -> ClientsStage:

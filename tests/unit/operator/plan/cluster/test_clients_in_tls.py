@@ -205,6 +205,7 @@ async def test_the_templates_tell_the_stage_if_the_config_map_is_gone() -> None:
     assert published_stage(None, sets) is ClientsStage.ENFORCING
     births = dict(world.kube.births)
     world.kube.remove("ConfigMap", "shop", "main-trust")
+    await reconcile(world.pass_context(), "BrokerGroup", "shop", "orders")
     await world.settle()
     assert world.get("ConfigMap", "main-trust")["data"]["clients-tls"] == "enforcing"
     assert births == world.kube.births
