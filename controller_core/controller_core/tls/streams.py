@@ -1,7 +1,7 @@
 """Sockets that never block, plain or in TLS, behind one interface, for threads without an event loop.
 
-`receive` and `send` raise `BlockingIOError` when the socket has no bytes or no room, and `OSError` when the
-connection is of no use any more; errors of TLS are `OSError`s too. A TLS stream decrypts all that it has, so
+`receive` and `send` raise `BlockingIOError` when the socket is empty or full, and `OSError` when the
+connection has failed; errors of TLS are `OSError`s too. A TLS stream decrypts all that it has, so
 that a selector, which looks at the socket alone, misses no bytes.
 """
 
@@ -40,7 +40,7 @@ class PlainStream:
         return self.socket.send(data)
 
     def flush(self) -> None:
-        """Send what waits, which is nothing."""
+        """Do nothing: no bytes wait here."""
 
 
 class TlsStream:

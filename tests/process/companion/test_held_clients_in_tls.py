@@ -7,6 +7,7 @@ plain TCP, and controllers, companions and the replica dial in TLS.
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from testkit.rocketmq.processes import (
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 BOOT_S = 150.0
+_log = logging.getLogger(__name__)
 SETTLE_S = 90.0
 SENDS_PER_S = 100
 SENDS_BEFORE = 300
@@ -43,7 +45,7 @@ HOLD_MS = "2500"
 
 
 @dataclass
-class KilledGroup:
+class HeldGroup:
     """The group, and the client that sends to it."""
 
     controllers: ControllerCluster
@@ -64,7 +66,7 @@ class KilledGroup:
 @pytest.fixture(params=["plain", "TLS"])
 async def group(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[KilledGroup]:
+) -> AsyncIterator[HeldGroup]:
     controller_settings: dict[str, str] = {}
     sidecar_settings: dict[str, str] = {}
     client_options: tuple[str, ...] = ()
@@ -121,7 +123,7 @@ async def group(
         await asyncio.gather(*(one.process.start() for one in companions))
         await name_server.wait_for_master("g")
         await stack.enter_async_context(load)
-        yield KilledGroup(controllers, name_server, brokers, companions, replica, load)
+        yield HeldGroup(controllers, name_server, brokers, companions, replica, load)
 
 
 async def refuses_plain(address: str) -> bool:
@@ -138,7 +140,7 @@ async def refuses_plain(address: str) -> bool:
 
 
 async def test_no_send_fails_when_the_master_is_killed(
-    group: KilledGroup, request: pytest.FixtureRequest
+    group: HeldGroup, request: pytest.FixtureRequest
 ) -> None:
     master = await group.master()
     companion = group.companions[group.brokers.index(master)]
@@ -155,7 +157,7 @@ async def test_no_send_fails_when_the_master_is_killed(
     gap = summarise([send for send in group.load.sends() if send.end_ns > killed_ns])
     text = companion.process.log_path.read_text()
     held = [line for line in text.splitlines() if "clients were held" in line]
-    print(f"{way}: gap {gap.longest_gap_s * 1000:.0f} ms, {stats.acknowledged} sends, {held}")
+    _log.warning("%s: gap %.0f ms, %d sends, %s", way, gap.longest_gap_s * 1000, stats.acknowledged, held)
     assert stats.failed == 0, stats
     assert len(held) == 1
     info = await group.controllers.wait_group("c", "g", lambda found: bool(found["master_address"]), SETTLE_S)

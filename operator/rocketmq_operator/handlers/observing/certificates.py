@@ -8,24 +8,42 @@ import asyncio
 import base64
 import binascii
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Final
 
-from rocketmq_operator.api.cluster import TlsSpec
+from rocketmq_operator.api.cluster import ClientsTls, TlsSpec
 from rocketmq_operator.api.names import CHANGED_ANNOTATION
 from rocketmq_operator.clients.api import Json, KubeApi
 from rocketmq_operator.clients.certificates import CertificateError, CertifiedKey, check_authority, facts
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import Live
 from rocketmq_operator.plan.common.observation import parse_time
-from rocketmq_operator.plan.tls.controllers import TRUST_KEY
+from rocketmq_operator.plan.pods.observed import ObservedPod
+from rocketmq_operator.plan.tls.clients import ClientsStage
+from rocketmq_operator.plan.tls.controllers import TRUST_KEY, TlsMode, tls_mode
 from rocketmq_operator.plan.tls.observed import CertificateFacts, ObservedAuthority, ObservedTls
 
 CURRENT: Final = "tls"
 NEXT: Final = "next"
 OLD: Final = "old"
 """Entries of the authority's Secret: NAME.crt and NAME.key."""
+
+
+def wanted_certificates(
+    spec: TlsSpec, live: Live | None, pods: Collection[ObservedPod], stage: ClientsStage
+) -> tuple[bool, bool]:
+    """Return whether a cluster has certificates, and whether its brokers and name servers have some.
+
+    Args:
+        spec: what a person asks of TLS.
+        live: the controllers' StatefulSet; None before there is one.
+        pods: those of the controllers.
+        stage: how far TLS with clients is.
+    """
+    mode = tls_mode(spec, live, pods, is_needed=stage.has_certificates)
+    is_asked_for = spec.clients is not ClientsTls.DISABLED
+    return mode is not TlsMode.DISABLED, stage.has_certificates or is_asked_for
 
 
 async def observe_tls(

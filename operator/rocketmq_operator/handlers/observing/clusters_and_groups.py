@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from controller_core.access.signing import Credentials
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
-from rocketmq_operator.api.cluster import ClientsTls, RocketMQClusterSpec, RocketMQClusterStatus, TlsSpec
+from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus, TlsSpec
 from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
 from rocketmq_operator.api.names import (
     API_VERSION,
@@ -41,7 +41,7 @@ from rocketmq_operator.clients.api import (
     RequestRefusedError,
 )
 from rocketmq_operator.clients.controllers_trust import ControllersTrust
-from rocketmq_operator.handlers.observing.certificates import observe_tls
+from rocketmq_operator.handlers.observing.certificates import observe_tls, wanted_certificates
 from rocketmq_operator.handlers.observing.claims import BrokerNameClaims
 from rocketmq_operator.handlers.observing.controllers import (
     ControllersView,
@@ -61,7 +61,6 @@ from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.pods.observed import parse_pod
 from rocketmq_operator.plan.report.allowed import NOTHING_ALLOWED, AllowedInReports
 from rocketmq_operator.plan.tls.clients import group_stage, published_stage
-from rocketmq_operator.plan.tls.controllers import TlsMode, tls_mode
 from rocketmq_operator.plan.tls.observed import NO_TLS, ObservedTls
 
 _VALUE_CHARS_MAX: Final = 64
@@ -173,15 +172,11 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
     if may_ask:  # What another cluster may not use, it must not change either.
         environment.trust.note(*home, trust)
     parsed_pods = {pod.name: pod for pod in map(parse_pod, pods)}
-    group_sets = by_key(
-        item for item in found if item["kind"] == "StatefulSet" and GROUP_LABEL in _labels(item)
-    )
+    group_sets = _of_groups(found, "StatefulSet")
     live = children.get(ObjectKey("StatefulSet", names.controllers(name)))
-    is_in_tls = published_stage(trust, group_sets.values()).has_certificates
-    mode = tls_mode(spec.tls, live, parsed_pods.values(), is_needed=is_in_tls)
-    tls = NO_TLS
-    if shared is None and mode is not TlsMode.DISABLED:
-        with_members = is_in_tls or spec.tls.clients is not ClientsTls.DISABLED
+    stage, tls = published_stage(trust, group_sets.values()), NO_TLS
+    has_tls, with_members = wanted_certificates(spec.tls, live, parsed_pods.values(), stage)
+    if shared is None and has_tls:
         tls = await _tls(environment, namespace, name, spec.tls, with_members=with_members)
         children |= by_key(tls.secrets.values())
     environment.note_certificates(namespace, name, tls)
@@ -192,9 +187,7 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
         spec=spec,
         status=RocketMQClusterStatus.model_validate(resource.get("status") or {}),
         children=children,
-        group_services=by_key(
-            item for item in found if item["kind"] == "Service" and GROUP_LABEL in _labels(item)
-        ),
+        group_services=_of_groups(found, "Service"),
         group_sets=group_sets,
         secrets=ClusterSecrets(token, password),
         sharing=own,
@@ -207,6 +200,10 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
         claims={claim["metadata"]["name"]: claim for claim in claims if GROUP_LABEL not in _labels(claim)},
         brokers_ready=_ready_brokers(group_sets.values()),
     )
+
+
+def _of_groups(found: Iterable[Json], kind: str) -> dict[ObjectKey, Json]:
+    return by_key(item for item in found if item["kind"] == kind and GROUP_LABEL in _labels(item))
 
 
 def _ready_brokers(sets: Iterable[Live]) -> int:
@@ -272,11 +269,7 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
         spec=spec,
         status=status,
         cluster=cluster_,
-        cluster_addresses={
-            one["metadata"]["name"]: cluster_ip(one)
-            for found in (*services, shared_services)
-            for one in found
-        },
+        cluster_addresses=_addresses((*services, shared_services)),
         children=by_key(item for items in children for item in items),
         pods={pod.name: pod for pod in map(parse_pod, pods)},
         controllers_answered=controllers_answered,
@@ -288,6 +281,10 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
         clients_stage=stage,
         certified=is_certified,
     )
+
+
+def _addresses(services: Iterable[Iterable[Json]]) -> dict[str, str]:
+    return {one["metadata"]["name"]: cluster_ip(one) for found in services for one in found}
 
 
 async def controllers_for(environment: Environment, observed: ObservedGroup) -> ControllerApi:

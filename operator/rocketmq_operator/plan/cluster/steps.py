@@ -100,13 +100,7 @@ def _work(observed: ObservedCluster) -> ResourcePlan:
     peers = listed_peer_count(observed, members.replicas) if has_own else 0
     mode = observed_mode(observed)
     stage = wanted_stage(observed, mode)
-    wanted = (
-        *_trust(observed, mode, stage),
-        *cluster_children(owner, spec, observed.secrets, peers, mode, stage),
-        *proxy_children(owner, spec, stage),
-        *route_front_children(observed),
-        bootstrap(observed),
-    )
+    wanted = _wanted_children(observed, peers, mode, stage)
     return first_until_wait(
         (
             _certificates(observed, mode),
@@ -121,6 +115,19 @@ def _work(observed: ObservedCluster) -> ResourcePlan:
             members.plan,
             roll(observed) if has_own else NO_STEPS,
         )
+    )
+
+
+def _wanted_children(
+    observed: ObservedCluster, peers: int, mode: TlsMode, stage: ClientsStage
+) -> tuple[Json, ...]:
+    owner, spec = observed.owner, observed.spec
+    return (
+        *_trust(observed, mode, stage),
+        *cluster_children(owner, spec, observed.secrets, peers, mode, stage),
+        *proxy_children(owner, spec, stage),
+        *route_front_children(observed),
+        bootstrap(observed),
     )
 
 

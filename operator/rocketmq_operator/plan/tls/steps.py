@@ -75,10 +75,10 @@ def certificates_plan(
         )
     if observed.authority is None:
         return ResourcePlan((), Wait("AuthorityMissing", observed.given_problem))
-    kept = Kept(observed.controllers, observed.controllers_bundle)
+    kept = SecretContent(observed.controllers, observed.controllers_bundle)
     issues = [_issue(secrets.issued, wanted, kept, observed, spec, now)]
     if members:
-        kept = Kept(observed.members, observed.members_bundle)
+        kept = SecretContent(observed.members, observed.members_bundle)
         issues.append(_issue(secrets.members, members, kept, observed, spec, now))
     steps = tuple(step for step in issues if step is not None)
     if steps:
@@ -87,7 +87,7 @@ def certificates_plan(
     return ResourcePlan((), None, notes) if notes else NO_STEPS
 
 
-class Kept(NamedTuple):
+class SecretContent(NamedTuple):
     """What a Secret holds: its certificates by entry, and the authorities beside them."""
 
     certificates: Mapping[str, CertificateFacts]
@@ -97,7 +97,7 @@ class Kept(NamedTuple):
 def _issue(
     secret: str,
     wanted: Mapping[str, frozenset[str]],
-    kept: Kept,
+    kept: SecretContent,
     observed: ObservedTls,
     spec: TlsSpec,
     now: datetime,

@@ -189,7 +189,7 @@ def test_a_stage_follows_when_all_pods_are_ready_in_the_one_before(
 
 
 def test_neighbouring_stages_reach_each_other() -> None:
-    """Who dials in plain TCP meets a port that takes it, and who dials in TLS one that has it."""
+    """A process in plain TCP reaches a port that accepts it, and one in TLS a port with a certificate."""
     for one, other in itertools.pairwise(ClientsStage):
         for dialler, port in ((one, other), (other, one), (one, one), (other, other)):
             if dialler.java_dials:
