@@ -27,7 +27,7 @@ from controller_core.route_front.name_servers import NameServers, NoNameServerEr
 from controller_core.route_front.numbers import RequestNumbers, RequestResult
 from controller_core.route_front.rewriting import UnreachableError, rewrite
 from controller_core.route_front.settings import RouteFrontSettings
-from controller_core.tls.serving import use_tls
+from controller_core.tls.serving import server_tls, use_tls
 
 _log = logging.getLogger(__name__)
 _log_failed = LogRate(_log, logging.WARNING)
@@ -91,7 +91,7 @@ class RouteFront:
                 deadlines=ProgressDeadlines(),
                 shares_turns=True,
             ),
-            tls=None if tls is None else tls.server(),
+            tls=server_tls(tls),
         )
         if tls is not None:
             self._begin(tls.watch())

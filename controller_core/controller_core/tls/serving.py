@@ -86,6 +86,11 @@ def use_tls(directory: Path | None, mode: str) -> MemberTls | None:
     return tls
 
 
+def server_tls(tls: MemberTls | None) -> ServerTls | None:
+    """Return how a member's port serves; None for plain TCP alone."""
+    return None if tls is None else tls.server()
+
+
 def dial_as(directory: Path | None, mode: str) -> None:
     """Let this process dial as the settings of a member say, with the authorities of now.
 

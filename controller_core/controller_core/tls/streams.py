@@ -53,7 +53,7 @@ class TlsStream:
         self._incoming: Final = ssl.MemoryBIO()
         self._outgoing: Final = ssl.MemoryBIO()
         self._tls: Final = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
-        self._unsent: Final = bytearray()
+        self._unsent = bytearray()
         self._is_ready = self._is_over = False
 
     @property

@@ -197,8 +197,8 @@ _EXTERNAL_IN_PLAIN = Rule(
     name="ExternalNameServers",
     expression="self.tls.clients != 'Enforcing' || !has(self.nameServers.external) || "
     "self.nameServers.external.size() == 0",
-    message="'tls.clients is Enforcing with nameServers.external: external name servers have no certificates "
-    "of the cluster; set tls.clients to Permissive'",
+    message="'tls.clients is ' + self.tls.clients + ' with nameServers.external: external name servers have "
+    "no certificates of the cluster; set tls.clients to Permissive'",
     holds=lambda spec: spec.tls.clients is not ClientsTls.ENFORCING or not spec.name_servers.external,
     problem=lambda _: (
         "tls.clients is Enforcing with nameServers.external: external name servers have no certificates of "

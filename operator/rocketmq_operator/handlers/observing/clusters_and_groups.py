@@ -55,7 +55,7 @@ from rocketmq_operator.plan.cluster.children import CONTROLLER, NAME_SERVER
 from rocketmq_operator.plan.cluster.observed import ClusterSecrets, ObservedCluster
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.endpoints import ControllersHome, controllers_home
-from rocketmq_operator.plan.common.objects import BROKER, Live, ObjectKey, Owner, by_key, cluster_ip
+from rocketmq_operator.plan.common.objects import BROKER, Children, Live, ObjectKey, Owner, by_key, cluster_ip
 from rocketmq_operator.plan.common.report_servers import parse_report_servers
 from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.pods.observed import parse_pod
@@ -202,7 +202,7 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
     )
 
 
-def _of_groups(found: Iterable[Json], kind: str) -> dict[ObjectKey, Json]:
+def _of_groups(found: Iterable[Json], kind: str) -> Children:
     return by_key(item for item in found if item["kind"] == kind and GROUP_LABEL in _labels(item))
 
 
