@@ -31,6 +31,8 @@ from controller_core.command_line.output import add_output, show
 from controller_core.command_line.program import Parser, program, run
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.numbers import BrokerId
+from controller_core.tls.certificates import UnusableCertificatesError
+from controller_core.tls.serving import dial_as
 from ha_sidecar.address import AddressError
 from ha_sidecar.commitlog.files import CommitLog, CommitLogUsageError
 from ha_sidecar.commitlog.layout import LogLayoutError
@@ -82,7 +84,12 @@ _log = logging.getLogger(__name__)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    return run(parser(), arguments, misuses=(ConfigError, AddressError), failures=_FAILURES)
+    return run(
+        parser(),
+        arguments,
+        misuses=(ConfigError, AddressError, UnusableCertificatesError),
+        failures=_FAILURES,
+    )
 
 
 def parser() -> Parser:
@@ -185,6 +192,7 @@ def _node_agent(options: argparse.Namespace) -> int:
 def _handover(options: argparse.Namespace) -> int:
     config = companion_config.from_texts(_texts(options), serves=False)
     _log_to_stderr()
+    dial_as(config.tls, config.tls_mode)
     show(options.output, asyncio.run(_hand_over(config)))
     return 0
 
@@ -192,6 +200,7 @@ def _handover(options: argparse.Namespace) -> int:
 def _seed(options: argparse.Namespace) -> int:
     config = seed_config.from_texts(_texts(options))
     _log_to_stderr()
+    dial_as(config.tls, config.tls_mode)
     if config.advertise and not _outlook(config).known:
         reason = f"the controllers know no group {config.group}: it begins"
         show(options.output, {"seeded": False, "reason": reason})

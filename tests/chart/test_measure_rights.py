@@ -119,3 +119,12 @@ def test_canaries_sign_with_a_secret_where_the_values_name_one() -> None:
     assert "--credentials=/etc/credentials" in signing["args"]
     mount = {"name": "credentials", "mountPath": "/etc/credentials", "readOnly": True}
     assert mount in signing["volumeMounts"]
+
+
+def test_canaries_dial_in_tls_where_the_values_name_authorities() -> None:
+    pod = _measure(_rendered('measure.canaryTrust="main-trust"'))
+    canary = next(one for one in pod["containers"] if one["name"] == "canary-orders")
+    assert "--cacert=/etc/trust/ca.crt" in canary["args"]
+    assert {"name": "trust", "mountPath": "/etc/trust", "readOnly": True} in canary["volumeMounts"]
+    assert {"name": "trust", "configMap": {"name": "main-trust"}} in pod["volumes"]
+    assert "cacert" not in str(_measure(_rendered()))

@@ -112,3 +112,13 @@ def test_an_account_has_the_name_and_the_annotations_that_it_is_given(section: s
     accounts = {subject["name"] for one in bound for subject in one["subjects"]}
     assert "mine" in accounts
     assert default not in accounts
+
+
+def test_the_test_of_a_release_dials_in_tls_where_the_values_say_so() -> None:
+    def options(*settings: str) -> str:
+        specs = [pod["spec"] for pod in _pods(*settings).values()]
+        containers = [one for spec in specs for one in spec["containers"] if one["name"] == "send-and-read"]
+        return str(containers[0]["env"])
+
+    assert "-Dtls.enable=true" not in options()
+    assert "-Dtls.enable=true" in options("test.tls=true")

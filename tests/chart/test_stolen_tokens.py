@@ -10,7 +10,7 @@ from testkit.tree.files import ROOT
 from testkit.worlds.operator import pod_templates
 
 pytestmark = pytest.mark.skipif(program("helm") is None, reason="helm is not installed")
-CLUSTER_SECRETS = ("controller-token", "broker-credentials", "ca", "controller-tls")
+CLUSTER_SECRETS = ("controller-token", "broker-credentials", "ca", "controller-tls", "member-tls")
 
 
 ALL_ON: Final = (

@@ -95,6 +95,7 @@ The operator's permissions in the namespaces that it watches: exactly those that
     - {{ . }}-broker-credentials
     - {{ . }}-ca
     - {{ . }}-controller-tls
+    - {{ . }}-member-tls
     {{- end }}
   {{- end }}
   verbs: [get, patch]

@@ -14,6 +14,7 @@ from controller_core.channel.refusals import refusal
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.header import Header
+from controller_core.tls.dialling import ClientTls
 
 CONNECT_TIMEOUT_S: Final = 1.0
 CALL_TIMEOUT_S: Final = 1.5
@@ -39,10 +40,19 @@ class AskError(Exception):
 class Asker:
     """Asks one address; event loop's thread only."""
 
-    def __init__(self, address: tuple[str, int], sign: Sign | None = None) -> None:
-        """Name the address; nothing is dialled yet. With `sign`, the questions are signed."""
+    def __init__(
+        self, address: tuple[str, int], sign: Sign | None = None, client_tls: ClientTls | None = None
+    ) -> None:
+        """Name the address; nothing is dialled yet.
+
+        Args:
+            address: host and port.
+            sign: signs the questions; None for a peer without access control.
+            client_tls: TLS; None for that of the process.
+        """
         self.address: Final = address
         self._sign: Final = sign
+        self._client_tls: Final = client_tls
         self._connection: Connection | None = None
 
     async def ask(self, code: int, header: Header | None = None, body: bytes = b"") -> RemotingCommand:
@@ -54,7 +64,9 @@ class Asker:
         command = RemotingCommand.request(code, None if header is None else header.to_ext(), body)
         try:
             if self._connection is None or self._connection.is_closed:
-                self._connection = await connect(*self.address, CONNECT_TIMEOUT_S, sign=self._sign)
+                self._connection = await connect(
+                    *self.address, CONNECT_TIMEOUT_S, client_tls=self._client_tls, sign=self._sign
+                )
             answer = await self._connection.call(command, CALL_TIMEOUT_S)
         except ChannelError as error:
             # A connection on which an answer is late may be one to a host that is gone.

@@ -28,23 +28,12 @@ from controller_core.channel.memory import MemoryBudget
 from controller_core.channel.places import Places, PortPlace
 from controller_core.channel.turns import Turns
 from controller_core.remoting.frame import ANY_FRAMES, FrameBounds
+from controller_core.tls.dialling import NOT_IN_TLS, ClientTls, process_tls
+from controller_core.tls.serving import ServerTls
 
 BACKLOG_MAX: Final = 1_024
 """Connections that the kernel may hold before they are accepted: all brokers of a fleet may return at
 once."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerTls:
-    """TLS on a listening port; the first byte of each connection decides whether it is spoken.
-
-    Attributes:
-        context: of the server's side.
-        plain_allowed: whether plain TCP is served too.
-    """
-
-    context: ssl.SSLContext
-    plain_allowed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +70,7 @@ async def connect(
     *,
     on_request: RequestHandler = refuse,
     unsent_bytes_max: int = UNSENT_BYTES_MAX,
-    client_ssl: ssl.SSLContext | None = None,
+    client_tls: ClientTls | None = None,
     sign: Sign | None = None,
 ) -> Connection:
     """Dial a peer and return the connection.
@@ -92,19 +81,29 @@ async def connect(
         timeout_s: bound on resolution and handshake together, in seconds.
         on_request: handler of the peer's own requests; by default each is answered with code 3.
         unsent_bytes_max: bytes that may wait for the peer before it is cut off.
-        client_ssl: TLS; None for plain TCP.
+        client_tls: TLS; None for that of the process (`tls.dialling`), by default plain TCP.
         sign: signs our requests; None for a peer without access control.
 
     Raises:
         PortClosedError: no process listens there.
         ConnectError: unreachable, unresolved or not within `timeout_s`.
     """
-    loop = asyncio.get_running_loop()
+    tls = client_tls or process_tls()
+
+    async def dialled(context: ssl.SSLContext | None) -> Connection:
+        _, made = await asyncio.get_running_loop().create_connection(
+            lambda: Connection(on_request, unsent_bytes_max=unsent_bytes_max), host, port, ssl=context
+        )
+        return made
+
     try:
         async with asyncio.timeout(timeout_s):
-            _, connection = await loop.create_connection(
-                lambda: Connection(on_request, unsent_bytes_max=unsent_bytes_max), host, port, ssl=client_ssl
-            )
+            try:
+                connection = await dialled(None if tls is None else tls.context)
+            except NOT_IN_TLS:
+                if tls is None or not tls.plain_allowed:
+                    raise
+                connection = await dialled(None)
     except TimeoutError as error:
         raise ConnectError(f"{host}:{port} did not accept within {timeout_s} s") from error
     except ConnectionRefusedError as error:

@@ -27,6 +27,7 @@ from controller_core.route_front.name_servers import NameServers, NoNameServerEr
 from controller_core.route_front.numbers import RequestNumbers, RequestResult
 from controller_core.route_front.rewriting import UnreachableError, rewrite
 from controller_core.route_front.settings import RouteFrontSettings
+from controller_core.tls.serving import server_tls, use_tls
 
 _log = logging.getLogger(__name__)
 _log_failed = LogRate(_log, logging.WARNING)
@@ -76,8 +77,9 @@ class RouteFront:
 
         Raises:
             OSError: the port cannot be had.
+            UnusableCertificatesError: a certificate cannot be read.
         """
-        bounds = self._settings.bounds
+        bounds, tls = self._settings.bounds, use_tls(self._settings.tls, self._settings.tls_mode)
         self._server = await serve(
             *self._settings.listen,
             self._adopt,
@@ -89,7 +91,10 @@ class RouteFront:
                 deadlines=ProgressDeadlines(),
                 shares_turns=True,
             ),
+            tls=server_tls(tls),
         )
+        if tls is not None:
+            self._begin(tls.watch())
         self._begin(self.file.follow(bounds.reload_s))
 
     async def stop(self) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from controller_core.remoting.host_port import HostPort, split_host_port
+from controller_core.tls.serving import PERMISSIVE
 
 REMOTING_PORT: Final = 9876
 """A name server's port: clients take a route front for one."""
@@ -57,6 +58,10 @@ class RouteFrontSettings:
         addresses: JSON file with the listener's address of each broker; read again when it changes
         listen: where clients connect (default: 0.0.0.0:9876)
         http: where probes and metrics are served (default: 0.0.0.0:9883)
+        tls: directory with a certificate for clients and its key (tls.crt, tls.key) and the authorities of
+            the name servers (ca.crt); without it, plain TCP alone
+        tls_mode: once tls is given: permissive serves TLS and plain TCP, and dials name servers in TLS first;
+            enforcing serves and dials in TLS only (default: permissive)
         bounds: of connections, requests and times.
     """
 
@@ -64,6 +69,8 @@ class RouteFrontSettings:
     addresses: Path
     listen: HostPort = (EVERY_INTERFACE, REMOTING_PORT)
     http: HostPort = (EVERY_INTERFACE, HTTP_PORT)
+    tls: Path | None = None
+    tls_mode: str = PERMISSIVE
     bounds: RouteFrontBounds = field(default_factory=RouteFrontBounds)
 
 

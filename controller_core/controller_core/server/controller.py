@@ -49,7 +49,7 @@ from controller_core.server.requests.leader_rule import LeaderRule
 from controller_core.server.requests.node_requests import NodeRequests
 from controller_core.server.requests.remoting_server import RemotingServer
 from controller_core.server.requests.sender_rules import SenderRules
-from controller_core.server.settings.certificates import Tls, context_of
+from controller_core.server.settings.certificates import Tls
 from controller_core.server.settings.live_config import LiveConfig
 
 _log = logging.getLogger(__name__)
@@ -104,8 +104,8 @@ class Controller:
         self._membership = membership
         self._members = ControllerMembers(settings) if membership is None else membership.members
         self._tls = tls
-        client_ssl = None if tls is None else context_of(tls.remoting_client)
-        self._forwarder = Forwarder(settings.self_id, self._address_of, client_ssl)
+        leader_tls = None if tls is None else tls.leader_client()
+        self._forwarder = Forwarder(settings.self_id, self._address_of, leader_tls)
         self.heartbeats = HeartbeatReceiver(machine.state, clock)
         self._maker = CommandMaker(
             clock,
@@ -122,7 +122,7 @@ class Controller:
             may_notify=lambda: config.settings.notify_role_changed,
             leads_newly=lambda: clock.now_ms() - self._leads_since_ms < NEW_LEADER_MS,
             dial_at=self._direct_address,
-            broker_ssl=None if tls is None else context_of(tls.broker_client),
+            broker_tls=None if tls is None else tls.brokers_client(),
             sign=RequestSigner(Path(settings.credentials_path)) if settings.credentials_path else None,
         )
         self._first_elections = self._make_first_elections()
@@ -294,7 +294,7 @@ class Controller:
         )
         http_port = settings.http_port(self._self)
         if tls is not None:
-            self._http.server_ssl = context_of(tls.http_server)
+            self._http.server_ssl = None if tls.http_server is None else tls.http_server.context
             self._http.plain_allowed = settings.http_plain != "none"
         await self._http.start(settings.listen_host, http_port)
         _log.info(

@@ -31,6 +31,7 @@ from controller_core.remoting.bodies import EpochEntryCache
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.numbers import LogOffset
+from controller_core.tls.serving import member_tls, use_tls
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.http_server import HttpServer
@@ -114,6 +115,7 @@ class Companion:
 
     async def run(self) -> None:
         """Run until cancelled; raise `OSError` if the HTTP port cannot be had."""
+        tls = use_tls(self._config.tls, self._config.tls_mode)
         metrics = CompanionMetrics(self._config.cluster, self._config.group, self._known)
         http = HttpServer(
             metrics.text,
@@ -127,6 +129,8 @@ class Companion:
             if self._config.http is not None:
                 await http.start(*self._config.http)
             works = [self._watch_broker(), self._watch_group(), self._metadata.run()]
+            if tls is not None:
+                works.append(tls.watch())
             if self._fencing is not None:
                 works.append(self._fencing.run())
             if self._leasing is not None:
@@ -145,6 +149,7 @@ class Companion:
                         before, self._group_now, on_successor, self._config.credentials
                     ),
                     self._room,
+                    member_tls(self._config.tls, self._config.tls_mode),
                 )
                 works.append(self._hold.run())
             await _all_to_their_end(works)

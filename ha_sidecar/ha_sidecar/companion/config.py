@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from controller_core.access.request_signer import RequestSigner
+from controller_core.tls.serving import PERMISSIVE, TLS_MODES
 from ha_sidecar.address import PORT_MAX, HostPort
 from ha_sidecar.common.options import address, addresses, build_settings, number, require, signer
 
@@ -54,6 +55,11 @@ class CompanionConfig:
             none; only where the master's address leads there as soon as its pod is being deleted.
         credentials: directory with the files `username` and `password` of a super user of the brokers, which
             signs the requests to them. None, or without the files: requests are not signed.
+        tls: directory with the member's certificate and key (`tls.crt`, `tls.key`) and the authorities that
+            it trusts (`ca.crt`), for held clients and for all that the companion dials.
+            None: plain TCP alone.
+        tls_mode: once `tls` is given: permissive serves TLS and plain TCP, and dials in TLS first; enforcing
+            serves and dials in TLS only.
         keep_users: whether a slave gets the users and rights of its master, and is not ready before
             (see `users.watch`); needs `credentials`.
         state: the companion's own folder, where the POP checkpoints that it owes outlive its process; the
@@ -83,6 +89,8 @@ class CompanionConfig:
     hold_ms: int = 0
     hold_port: int = 0
     credentials: RequestSigner | None = None
+    tls: Path | None = None
+    tls_mode: str = PERMISSIVE
     keep_users: bool = False
     state: Path | None = None
     deadline_s: int = 20
@@ -105,6 +113,7 @@ class CompanionConfig:
         )
         require(0 <= self.hold_port <= PORT_MAX, f"hold-port {self.hold_port}: 0 to {PORT_MAX}")
         require(not self.hold_port or self.hold_ms > 0, f"hold-port {self.hold_port}: only with hold-ms")
+        require(self.tls_mode in TLS_MODES, f"tls-mode {self.tls_mode!r}: one of {', '.join(TLS_MODES)}")
         require(not self.keep_users or self.credentials is not None, "keep-users needs credentials")
         require(0 <= self.lease_port <= PORT_MAX, f"lease-port {self.lease_port}: 0 to {PORT_MAX}")
         require(self.lease_ms > 0, f"lease-ms {self.lease_ms}: above 0")
@@ -136,7 +145,7 @@ def _parse(key: str, text: str) -> object:
             return number(key, text)
         case "credentials":
             return signer(text)
-        case "state":
+        case "state" | "tls":
             return Path(text) if text else None
         case "fence" | "keep_users" | "lease_binds" | "metadata_put_back":
             require(text in ("true", "false"), f"{key.replace('_', '-')} {text!r}: true or false")

@@ -42,142 +42,19 @@ from typing import Final
 
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.remoting.errors import RemotingProtocolError, RemotingUsageError
-from controller_core.remoting.frame import FrameBounds, FrameDecoder, encode
+from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.tls.dialling import ClientTls
+from controller_core.tls.serving import ServerTls
 from ha_sidecar import limits
 from ha_sidecar.address import HostPort
-from ha_sidecar.companion.relaying import SENDS, SendRelay
+from ha_sidecar.companion.held_client import HeldClient
+from ha_sidecar.companion.relaying import SendRelay
 
-RECEIVE_BYTES: Final = 1 << 16
 WAKES_MAX: Final = 16
-MEMBERS_CODES: Final = range(900, 1100)
-"""Requests among brokers, log replicas and controllers.
-
-RequestCode.java has no client's request in this range.
-"""
-VERSION_V5_3_1: Final = 475
-"""MQVersion.Version.V5_3_1.ordinal(): brokers say GO_AWAY to later ones only."""
-
-_FRAMES: Final = FrameBounds(control_bytes_max=limits.HELD_HEADER_BYTES_MAX, large_codes=SENDS)
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _EXHAUSTED_PAUSE_S: Final = 0.01
 
 _log = logging.getLogger(__name__)
-
-
-class HeldClient:
-    """One connection of a client."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        """Take the connection, which is read without waiting from here on."""
-        connection.setblocking(False)
-        self._connection: Final = connection
-        self._decoder: Final = FrameDecoder(_FRAMES)
-        self._sends: list[RemotingCommand] = []
-        self._oneways: list[RemotingCommand] = []
-        self._relayed = 0
-        self._answered_go_away = bytearray()
-        self._answers = bytearray()
-        self._can_go = True
-        self._others_go = self._all_go = False
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of a request that has not come whole yet, of sends that wait, and of answers that wait."""
-        waiting = sum(send.size_bytes() for send in self._sends)
-        return self._decoder.held_bytes + waiting + len(self._answered_go_away) + len(self._answers)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing of it waits, here or at the successor."""
-        return not self._relayed and not self.held_bytes
-
-    def read(self) -> bool:
-        """Read the pending bytes; False if the connection is of no use any more."""
-        try:
-            data = self._connection.recv(RECEIVE_BYTES)
-            commands = self._decoder.feed(data)
-        except BlockingIOError:
-            return True
-        except (OSError, RemotingProtocolError):
-            return False
-        for command in commands:
-            if command.code in MEMBERS_CODES:
-                return False
-            if command.is_response:
-                continue
-            if command.is_oneway:
-                if command.code in SENDS:
-                    self._oneways.append(command)
-                continue
-            self._can_go = self._can_go and command.version > VERSION_V5_3_1
-            if command.code in SENDS and not self._all_go:
-                self._sends.append(command)
-            else:
-                self._answered_go_away += _go_away_response(command)
-        return bool(data) and self._write_responses()
-
-    def take_oneways(self) -> list[RemotingCommand]:
-        """Return the one-way sends that came; they are the taker's from now on."""
-        oneways, self._oneways = self._oneways, []
-        return oneways
-
-    def take_sends(self) -> list[RemotingCommand]:
-        """Return the waiting sends for the successor; the caller must answer each, or drop the client."""
-        sends, self._sends = self._sends, []
-        self._relayed += len(sends)
-        return sends
-
-    def answer(self, answer: RemotingCommand) -> bool:
-        """Hand it what the successor answered to one send; False if the connection is of no use any more."""
-        self._relayed -= 1
-        try:
-            self._answers += encode(answer)
-        except RemotingUsageError as error:
-            _log.warning("an answer of the successor cannot be handed on: %s", error)
-            return False
-        return self._write_responses()
-
-    def send_others_away(self) -> bool:
-        """Answer from now on everything except sends; False if the connection is of no use any more."""
-        self._others_go = True
-        return self._write_responses()
-
-    def send_away(self) -> bool:
-        """Answer from now on all that is not on its way already.
-
-        False if the connection is of no use any more.
-        """
-        self._others_go = self._all_go = True
-        for command in self._sends:
-            self._answered_go_away += _go_away_response(command)
-        self._sends.clear()
-        return self._write_responses()
-
-    def close(self) -> None:
-        """End the connection."""
-        self._connection.close()
-
-    def _write_responses(self) -> bool:
-        """Write the pending answers.
-
-        False if the client does not take them, or must go and does not know GO_AWAY.
-        """
-        is_to_go = self._all_go or (self._others_go and bool(self._answered_go_away))
-        if self._can_go and self._others_go:
-            self._answers += self._answered_go_away
-            self._answered_go_away.clear()
-        with contextlib.suppress(OSError):
-            if not self._answers or self._connection.send(self._answers) == len(self._answers):
-                self._answers.clear()
-                return self._can_go or not is_to_go or self._relayed + len(self._sends) > 0
-        return False
-
-
-def _go_away_response(command: RemotingCommand) -> bytes:
-    return encode(
-        RemotingCommand.response_to(command, ResponseCode.GO_AWAY, remark="another broker is master")
-    )
 
 
 def _illegal(command: RemotingCommand) -> RemotingCommand:
@@ -198,8 +75,23 @@ class HeldClients:
         oneways_answered: those of them that the successor answered.
     """
 
-    def __init__(self, listeners: Sequence[socket.socket], woken: socket.socket) -> None:
-        """Take the ports, and what tells the thread to look up from them; all stay the caller's."""
+    def __init__(
+        self,
+        listeners: Sequence[socket.socket],
+        woken: socket.socket,
+        server_tls: ServerTls | None = None,
+        client_tls: ClientTls | None = None,
+    ) -> None:
+        """Take the ports, and what tells the thread to look up from them; all stay the caller's.
+
+        Args:
+            listeners: the ports.
+            woken: readable when the thread should look up.
+            server_tls: how clients in TLS are answered; None for plain TCP alone.
+            client_tls: how the successor is dialled; None for plain TCP.
+        """
+        self._server_tls: Final = server_tls
+        self._client_tls: Final = client_tls
         self.taken = self.relayed = self.oneways = self.oneways_answered = 0
         self._oneways: list[RemotingCommand] = []
         self._woken: Final = woken
@@ -246,7 +138,7 @@ class HeldClients:
         if self._relay is not None:
             return
         try:
-            self._relay = SendRelay(successor, self._selector)
+            self._relay = SendRelay(successor, self._selector, self._client_tls)
         except OSError as error:
             _log.info("the successor %s:%d is not reached yet: %s", *successor, error)
             return
@@ -286,7 +178,7 @@ class HeldClients:
         if len(self._connections) >= limits.HELD_CLIENTS_MAX and not self._oldest_idle_gives_way():
             connection.close()
             return
-        client = HeldClient(connection)
+        client = HeldClient(connection, self._server_tls)
         self._connections[client] = connection
         self._selector.register(connection, selectors.EVENT_READ, client)
 

@@ -47,6 +47,7 @@ from controller_core.channel.refusals import RefusalLog
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.tls.serving import MemberTls
 from ha_sidecar.address import HostPort
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.companion.held_clients import WAKES_MAX, HeldClients
@@ -156,6 +157,7 @@ class ClientHold:
         events: EventLog,
         asks: Callable[[GroupFacts, Callable[[HostPort], None]], Awaitable[bool]],
         room: HoldPort,
+        tls: MemberTls | None = None,
     ) -> None:
         """Take the broker and the settings.
 
@@ -169,6 +171,7 @@ class ClientHold:
                 it is given with the address of a successor that could serve them.
             room: where clients may wait for the broker's end; open from the first connection to the broker
                 until the release.
+            tls: for clients and for the successor, for the thread that holds alone; None for plain TCP.
         """
         self.held = self.oneways = self.oneways_lost = 0
         self._broker: Final = broker
@@ -177,6 +180,7 @@ class ClientHold:
         self._events: Final = events
         self._asks: Final = asks
         self._room: Final = room
+        self._tls: Final = tls
         self._before: GroupFacts | None = None
         self._is_stopping = False
         self._settled: Final = threading.Event()
@@ -313,7 +317,7 @@ class ClientHold:
         self._loop.call_soon_threadsafe(self._began.set)
         listeners = [sock for sock in (listener, self._room.listener) if sock is not None]
         try:
-            with listener, contextlib.closing(HeldClients(listeners, self._woken)) as clients:
+            with listener, contextlib.closing(self._held_clients(listeners)) as clients:
                 try:
                     released_s = self._serve(clients, started_s)
                 finally:
@@ -330,6 +334,13 @@ class ClientHold:
             clients.oneways,
             self._refused_ms_max,
         )
+
+    def _held_clients(self, listeners: Sequence[socket.socket]) -> HeldClients:
+        tls = self._tls
+        if tls is None:
+            return HeldClients(listeners, self._woken)
+        tls.refresh()
+        return HeldClients(listeners, self._woken, tls.server(), tls.client())
 
     def _serve(self, clients: HeldClients, started_s: float) -> float:
         """Hold the clients to the end; return when they were released, on the monotonic clock."""

@@ -27,7 +27,6 @@ Source: SendMessageProcessor.java (rejectRequest, handlePutMessageResult), Netty
 
 import contextlib
 import selectors
-import socket
 import time
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Final, Generic, TypeVar
@@ -38,11 +37,14 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.errors import RemotingUsageError
 from controller_core.remoting.frame import FrameDecoder, encode
+from controller_core.tls.dialling import ClientTls
+from controller_core.tls.streams import dial
 from ha_sidecar.address import HostPort
 
 DIAL_WITHIN_S: Final = 0.05
+HANDSHAKE_WITHIN_S: Final = 0.25
+"""Of TLS: meanwhile new clients wait with the kernel. A later try is made if that was not enough."""
 AGAIN_S: Final = 0.01
-RECEIVE_BYTES: Final = 1 << 16
 SENDS: Final = frozenset(
     (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 )
@@ -68,19 +70,20 @@ class SendRelay(Generic[C]):
         held_bytes: size of the unanswered sends.
     """
 
-    def __init__(self, successor: HostPort, selector: selectors.BaseSelector) -> None:
+    def __init__(
+        self, successor: HostPort, selector: selectors.BaseSelector, tls: ClientTls | None = None
+    ) -> None:
         """Connect.
 
         Args:
             successor: the remoting address of the new master itself.
             selector: receives the sockets to wait for, with this relay as the data.
+            tls: how to dial; None for plain TCP.
 
         Raises:
-            OSError: it cannot be reached within `DIAL_WITHIN_S`.
+            OSError: it cannot be reached within `DIAL_WITHIN_S`, with TLS within `HANDSHAKE_WITHIN_S`.
         """
-        self._socket: Final = socket.create_connection(successor, DIAL_WITHIN_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.setblocking(False)
+        self._stream: Final = dial(successor, tls, DIAL_WITHIN_S, HANDSHAKE_WITHIN_S)
         self._selector: Final = selector
         self._decoder: Final = FrameDecoder()
         self._unsent = bytearray()
@@ -89,7 +92,7 @@ class SendRelay(Generic[C]):
         self._again: list[tuple[C | None, RemotingCommand]] = []
         self.held_bytes = 0
         self._again_s = 0.0
-        selector.register(self._socket, selectors.EVENT_READ, self)
+        selector.register(self._stream.socket, selectors.EVENT_READ, self)
 
     @property
     def again_s(self) -> float | None:
@@ -139,7 +142,7 @@ class SendRelay(Generic[C]):
         """
         self._flush()
         try:
-            data = self._socket.recv(RECEIVE_BYTES)
+            data = self._stream.receive()
         except BlockingIOError:
             return
         if not data:
@@ -165,13 +168,15 @@ class SendRelay(Generic[C]):
 
         Return the clients of the sends on their way (None: one-way sends), one for each send.
         """
-        self._selector.unregister(self._socket)
-        self._socket.close()
+        self._selector.unregister(self._stream.socket)
+        self._stream.socket.close()
         return [client for client, _ in (*self._asked.values(), *self._again)]
 
     def _flush(self) -> None:
         with contextlib.suppress(BlockingIOError):
+            self._stream.flush()
             while self._unsent:
-                del self._unsent[: self._socket.send(self._unsent)]
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
-        self._selector.modify(self._socket, events, self)
+                del self._unsent[: self._stream.send(self._unsent)]
+        is_done = not self._unsent and self._stream.is_flushed
+        events = selectors.EVENT_READ | (0 if is_done else selectors.EVENT_WRITE)
+        self._selector.modify(self._stream.socket, events, self)

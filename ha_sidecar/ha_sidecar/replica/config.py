@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from controller_core.access.request_signer import RequestSigner
+from controller_core.tls.serving import PERMISSIVE, TLS_MODES
 from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
 from ha_sidecar.common.options import address, addresses, build_settings, number, require, signer
@@ -32,6 +33,11 @@ class ReplicaConfig:
         namespace: Kubernetes namespace, for events.
         credentials: directory with the files `username` and `password` of a super user of the brokers, which
             signs the requests to them. None, or without the files: requests are not signed.
+        tls: directory with the member's certificate and key (`tls.crt`, `tls.key`) and the authorities that
+            it trusts (`ca.crt`), for `listen` and for all that the replica dials except HA ports.
+            None: plain TCP alone.
+        tls_mode: once `tls` is given: permissive serves TLS and plain TCP, and dials in TLS first; enforcing
+            serves and dials in TLS only.
         mapped_file_bytes: length of a log file; must equal the brokers' mappedFileSizeCommitLog.
         heartbeat_interval_ms: between heartbeats to each controller.
         heartbeat_timeout_ms: silence after which a controller may take the replica for dead; at least three
@@ -64,6 +70,8 @@ class ReplicaConfig:
     ha_advertise: HostPort | None = None
     namespace: str = ""
     credentials: RequestSigner | None = None
+    tls: Path | None = None
+    tls_mode: str = PERMISSIVE
     mapped_file_bytes: int = MAPPED_FILE_BYTES_DEFAULT
     heartbeat_interval_ms: int = 1_000
     heartbeat_timeout_ms: int = 10_000
@@ -98,6 +106,7 @@ class ReplicaConfig:
             f"below disk-refuse-percent {self.disk_refuse_percent}, both to 100",
         )
         for key, value, allowed in (
+            ("tls-mode", self.tls_mode, TLS_MODES),
             ("ack-after", self.ack_after, ACK_AFTER),
             ("controller-kind", self.controller_kind, CONTROLLER_KINDS),
             ("on-divergence", self.on_divergence, ON_DIVERGENCE),
@@ -137,6 +146,8 @@ def _parse(key: str, text: str) -> object:
             return signer(text)
         case "store":
             return Path(text)
+        case "tls":
+            return Path(text) if text else None
         case (
             "mapped_file_bytes"
             | "heartbeat_interval_ms"

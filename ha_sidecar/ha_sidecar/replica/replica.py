@@ -36,6 +36,7 @@ from controller_core.remoting.headers import (
     NotifyBrokerRoleChangedRequestHeader,
 )
 from controller_core.remoting.numbers import BrokerId
+from controller_core.tls.serving import server_tls, use_tls
 from ha_sidecar.commitlog.served import ServedStore
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.commitlog.syncer import Syncer
@@ -110,7 +111,8 @@ class LogReplica:
         """
         config = self._config
         files = IdentityFiles(config.store, config.cluster, config.group)
-        server = await serve(*config.listen, self._accept, port_bounds())
+        tls = use_tls(config.tls, config.tls_mode)
+        server = await serve(*config.listen, self._accept, port_bounds(), tls=server_tls(tls))
         self._controllers.start()
         syncer = Syncer(lambda: self._store.log.sync(), self._on_synced, self._on_sync_failure)
         syncer.start()
@@ -141,6 +143,7 @@ class LogReplica:
                 self._watch.run(),
                 keep_metadata(config, self._view),
                 retain(config, self._view, self._store, self._ha_server, self._follower),
+                *([] if tls is None else [tls.watch()]),
             )
         finally:
             await self._stop(server, http)

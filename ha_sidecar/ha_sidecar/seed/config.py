@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from controller_core.access.request_signer import RequestSigner
+from controller_core.tls.serving import PERMISSIVE, TLS_MODES
 from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
 from ha_sidecar.common.options import address, addresses, build_settings, number, require, signer
@@ -32,6 +33,10 @@ class SeedConfig:
         min_in_sync: the group's minInSyncReplicas: a master in a smaller set acknowledges nothing.
         credentials: directory with the files `username` and `password` of a super user of the brokers, which
             signs the requests to them. None, or without the files: requests are not signed.
+        tls: directory with the authorities (`ca.crt`) that have issued the certificates of brokers and
+            controllers; requests to them use TLS. None: plain TCP alone.
+        tls_mode: once `tls` is given: permissive dials in TLS first, and in plain TCP where TLS is not
+            answered; enforcing dials in TLS only.
         mapped_file_bytes: the group's mappedFileSizeCommitLog.
         attempts: connections in a row that may bring nothing before the seed gives up.
     """
@@ -46,6 +51,8 @@ class SeedConfig:
     reclaim: bool = False
     min_in_sync: int = 1
     credentials: RequestSigner | None = None
+    tls: Path | None = None
+    tls_mode: str = PERMISSIVE
     mapped_file_bytes: int = MAPPED_FILE_BYTES_DEFAULT
     attempts: int = 30
 
@@ -57,6 +64,7 @@ class SeedConfig:
         require(not self.reclaim or self.advertise != "", "reclaim needs advertise")
         require(self.advertise == "" or len(self.controllers) > 0, "advertise needs controllers")
         require(self.mapped_file_bytes >= 1_024, f"mapped-file-bytes {self.mapped_file_bytes}: at least 1024")
+        require(self.tls_mode in TLS_MODES, f"tls-mode {self.tls_mode!r}: one of {', '.join(TLS_MODES)}")
         require(self.min_in_sync >= 1, f"min-in-sync {self.min_in_sync}: at least 1")
         require(self.attempts >= 1, f"attempts {self.attempts}: at least 1")
 
@@ -79,6 +87,8 @@ def _parse(key: str, text: str) -> object:
             return signer(text)
         case "store":
             return Path(text)
+        case "tls":
+            return Path(text) if text else None
         case "advertise":
             host, port = address(key, text)
             return f"{host}:{port}"

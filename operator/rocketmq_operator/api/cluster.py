@@ -90,6 +90,17 @@ class InternalTls(StrEnum):
     """Plain TCP and HTTP."""
 
 
+class ClientsTls(StrEnum):
+    """Whether brokers, name servers and proxies speak TLS with their clients."""
+
+    DISABLED = "Disabled"
+    """Plain TCP; RocketMQ also answers TLS, with a certificate that it makes for itself."""
+    PERMISSIVE = "Permissive"
+    """TLS and plain TCP, as each client chooses."""
+    ENFORCING = "Enforcing"
+    """TLS only, also between the processes of the cluster."""
+
+
 def _renewed_in_time(where: str) -> Rule:
     """Return the rule that a certificate is renewed while it is valid."""
     return Rule(
@@ -138,6 +149,10 @@ class TlsSpec(SpecModel):
     """Whether our own processes speak TLS with the controllers: Enforced or Disabled. Absent: a new cluster
     does, and a cluster from before this field stays as it is. When it changes, the operator replaces the
     controllers twice, one at a time; in between they speak both."""
+    clients: ClientsTls = ClientsTls.DISABLED
+    """Whether brokers, name servers and proxies speak TLS with their clients: Disabled, Permissive (TLS and
+    plain TCP) or Enforcing (TLS only). When it changes, the operator replaces their pods one at a time, once
+    for each stage between; no stage refuses what the former one spoke."""
     authority: AuthoritySpec = AuthoritySpec()
     """Who signs the certificates."""
     certificates: CertificatesSpec = CertificatesSpec()
@@ -147,7 +162,7 @@ class TlsSpec(SpecModel):
 _CONTROLLERS_OF_OTHERS = Rule(
     name="SettingsOfOthers",
     expression="!has(self.controllers.ref) || (self.failover.nodeTimeoutMs == 500 && "
-    "!has(self.tls.internal) && !has(self.tls.authority.secretName))",
+    "!has(self.tls.internal) && !has(self.tls.authority.secretName) && self.tls.clients == 'Disabled')",
     message="'controllers.ref names the controllers of ' + self.controllers.ref.name + ': set "
     "failover.nodeTimeoutMs and tls there'",
     holds=lambda spec: (
@@ -156,6 +171,7 @@ _CONTROLLERS_OF_OTHERS = Rule(
             spec.failover == NodeFailover()
             and spec.tls.internal is None
             and spec.tls.authority.secret_name is None
+            and spec.tls.clients is ClientsTls.DISABLED
         )
     ),
     problem=lambda spec: (
@@ -163,6 +179,31 @@ _CONTROLLERS_OF_OTHERS = Rule(
         "and tls there"
     ),
     reason="FieldValueForbidden",
+)
+_CLIENTS_NEED_INTERNAL = Rule(
+    name="ClientsWithoutInternal",
+    expression="self.tls.clients == 'Disabled' || !has(self.tls.internal) || self.tls.internal != 'Disabled'",
+    message="'tls.clients is ' + self.tls.clients + ' with tls.internal Disabled: brokers in TLS dial "
+    "controllers in TLS; set tls.internal to Enforced'",
+    holds=lambda spec: (
+        spec.tls.clients is ClientsTls.DISABLED or spec.tls.internal is not InternalTls.DISABLED
+    ),
+    problem=lambda spec: (
+        f"tls.clients is {spec.tls.clients} with tls.internal Disabled: brokers in TLS dial controllers in "
+        "TLS; set tls.internal to Enforced"
+    ),
+)
+_EXTERNAL_IN_PLAIN = Rule(
+    name="ExternalNameServers",
+    expression="self.tls.clients != 'Enforcing' || !has(self.nameServers.external) || "
+    "self.nameServers.external.size() == 0",
+    message="'tls.clients is ' + self.tls.clients + ' with nameServers.external: external name servers have "
+    "no certificates of the cluster; set tls.clients to Permissive'",
+    holds=lambda spec: spec.tls.clients is not ClientsTls.ENFORCING or not spec.name_servers.external,
+    problem=lambda _: (
+        "tls.clients is Enforcing with nameServers.external: external name servers have no certificates of "
+        "the cluster; set tls.clients to Permissive"
+    ),
 )
 _RIGHTS_NEED_USERS = Rule(
     name="RightsWithoutUsers",
@@ -195,6 +236,8 @@ class RocketMQClusterSpec(SpecModel):
         _RIGHTS_NEED_USERS,
         _USERS_NEED_VERSION,
         _CONTROLLERS_OF_OTHERS,
+        _CLIENTS_NEED_INTERNAL,
+        _EXTERNAL_IN_PLAIN,
         Rule(
             name="OlderProtocol",
             expression="!self.version.startsWith('5.0.') && self.version != '5.1.0'",

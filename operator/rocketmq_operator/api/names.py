@@ -30,6 +30,8 @@ EXECUTORS_LABEL: Final = f"{GROUP}/executors-account"
 REPORT_SERVER: Final = "report-server"
 """Component of such a Service."""
 CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config-hash"
+CLIENTS_TLS_ANNOTATION: Final = f"{GROUP}/clients-tls"
+"""On pods that have a certificate for their clients: the stage of TLS, see `plan.tls.clients`."""
 SWITCHOVER_ANNOTATION: Final = f"{GROUP}/switchover"
 """On a BrokerGroup: a switchover that a person asks for, `<epoch>` or `<epoch>:<member>`; see
 `plan.group.switchover`."""

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from controller_core.channel.http_port import HttpPort
 from rocketmq_operator.plan.tls.observed import ObservedTls
-from rocketmq_operator.plan.tls.steps import first_end
+from rocketmq_operator.plan.tls.steps import CertificateSecrets, first_end
 
 SHUTDOWN_S: Final = 0.5
 _PASS_BUCKETS_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -53,7 +53,7 @@ class OperatorMetrics:
     def note_certificates(self, namespace: str, cluster: str, observed: ObservedTls) -> None:
         """Take over when the certificates of a cluster end; forget a cluster without certificates."""
         if observed.controllers:
-            end, _ = first_end(observed, "")
+            end, _ = first_end(observed, CertificateSecrets("", "", ""))
             self.certificate_end.labels(namespace=namespace, cluster=cluster).set(end.timestamp())
             return
         with contextlib.suppress(KeyError):

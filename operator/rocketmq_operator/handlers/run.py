@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import aiohttp
 
+from controller_core.tls.dialling import dial_in_tls
 from rocketmq_operator.api.names import GROUP_KIND
 from rocketmq_operator.clients.api import ControllerApi, PeerUnavailableError
 from rocketmq_operator.clients.brokers import BrokersClient
@@ -148,7 +149,7 @@ class Operator:
             self.metrics.takeover_duration.observe,
             hold=self._hold_group,
         )
-        self._trust: Final = ControllersTrust()
+        self._trust: Final = ControllersTrust(dial_in_tls)
         self.following: Final = ControllerFollowers(self.takeover, session, self._trust)
         changes = ChangeRouter(ChangeReceivers(self.work, self.takeover, self.following))
         self.reflections: Final = Reflections(

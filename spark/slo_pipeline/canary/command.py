@@ -16,6 +16,8 @@ from controller_core.access.request_signer import RequestSigner
 from controller_core.command_line.log_level import follow_log_level
 from controller_core.command_line.program import MisuseError
 from controller_core.command_line.values import DURATION, HOSTS, SEMICOLONS, hosts, positive_duration
+from controller_core.tls.certificates import Certificates, UnusableCertificatesError
+from controller_core.tls.dialling import ClientTls, dial_in_tls, trusting
 from slo_pipeline.canary.canary import Canary, CanarySettings
 from slo_pipeline.canary.metrics import CanaryMetrics
 from slo_pipeline.shell.http_port import ListenAddressError, parse_address, served
@@ -61,6 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="directory with the files username and password of a user of the brokers",
     )
+    parser.add_argument(
+        "--cacert",
+        type=Path,
+        metavar="FILE",
+        help="authorities of the brokers' certificates, PEM: dial in TLS first, and in plain TCP where "
+        "TLS is not answered (default: plain TCP)",
+    )
     parser.add_argument("--http", metavar="HOST:PORT", help="serve /metrics, /livez and /v1/gaps")
 
 
@@ -72,8 +81,9 @@ def run(args: argparse.Namespace) -> int:
     follow_log_level()
     try:
         settings = _settings(args)
-        return asyncio.run(_probe(settings, args.out, args.http))
-    except (ListenAddressError, ValueError) as error:
+        trusted = None if args.cacert is None else trusting("--cacert", args.cacert)
+        return asyncio.run(_probe(settings, args.out, args.http, trusted))
+    except (ListenAddressError, UnusableCertificatesError, ValueError) as error:
         raise MisuseError(str(error)) from error
 
 
@@ -98,7 +108,9 @@ def writer_name(group: str) -> str:
     return "canary-" + re.sub(r"[^A-Za-z0-9_]", "_", group)
 
 
-async def _probe(settings: CanarySettings, out: Path, http: str | None) -> int:
+async def _probe(settings: CanarySettings, out: Path, http: str | None, trusted: Certificates | None) -> int:
+    if trusted is not None:
+        dial_in_tls(ClientTls(trusted.context, plain_allowed=True))
     metrics = CanaryMetrics(settings.group)
     loop = asyncio.get_running_loop()
     with SegmentStore(out, writer_name(settings.group)) as store:

@@ -14,6 +14,7 @@ from controller_core.groups.replies import RoleNotice
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.notices.notifier import Notifier
+from controller_core.tls.dialling import ClientTls
 from testkit.processes.certificates import Authority
 from testkit.products.controllers import ControllerCluster
 from testkit.rocketmq.jars import jars
@@ -101,7 +102,10 @@ async def test_it_follows_a_notice_that_comes_in_tls_and_takes_none_in_plain(
     async with asyncio.timeout(SETTLE_S):
         while not await noticed(controllers):  # noqa: ASYNC110 - without a notification
             await asyncio.sleep(0.1)
-    in_tls, plain = Notifier(lambda _: None, broker_ssl=authority.client()), Notifier(lambda _: None)
+    in_tls, plain = (
+        Notifier(lambda _: None, broker_tls=ClientTls(authority.client())),
+        Notifier(lambda _: None),
+    )
     try:
         with pytest.raises(ChannelError):
             await role_of(plain, broker)

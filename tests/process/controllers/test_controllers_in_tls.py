@@ -10,6 +10,7 @@ from controller_core.channel.errors import ChannelError
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ApplyBrokerIdRequestHeader
+from controller_core.tls.dialling import ClientTls
 from testkit.processes.certificates import Authority
 from testkit.products.controllers import ControllerCluster
 
@@ -35,7 +36,7 @@ async def test_they_elect_and_send_requests_on_in_tls_and_refuse_plain_tcp(tmp_p
         header = ApplyBrokerIdRequestHeader("c1", "orders", 1, "127.0.0.1:1;1")
         request = RemotingCommand.request(RequestCode.CONTROLLER_APPLY_BROKER_ID, header.to_ext())
         host, _, port = cluster.remoting_addresses[(leader + 1) % 3].rpartition(":")
-        connection = await connect(host, int(port), 5.0, client_ssl=authority.client())
+        connection = await connect(host, int(port), 5.0, client_tls=ClientTls(authority.client()))
         async with asyncio.timeout(SERVED_WITHIN_S):
             while (await connection.call(request, 5.0)).code != ResponseCode.SUCCESS:  # noqa: ASYNC110 - leaders change
                 await asyncio.sleep(0.1)

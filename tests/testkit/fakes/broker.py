@@ -7,7 +7,6 @@ them. It lets a write guard be set: it reports and accepts settings, and its sla
 
 import asyncio
 import contextlib
-import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -28,6 +27,7 @@ from controller_core.remoting.bodies import (
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.header import Header
+from controller_core.tls.dialling import ClientTls
 
 _CALL_TIMEOUT_S = 30.0
 _DIAL_TIMEOUT_S = 30.0
@@ -82,7 +82,7 @@ class FakeBroker:
         # Its setting of that name; None if it tells no settings.
         self.min_in_sync_replicas: int | None = 2
         # TLS of its connections to controllers; None for plain TCP.
-        self.client_ssl: ssl.SSLContext | None = None
+        self.client_tls: ClientTls | None = None
         self._beat_interval_s = beat_interval_s
         self._connections: dict[str, Connection] = {}
         self._server: Server | None = None
@@ -110,7 +110,10 @@ class FakeBroker:
                 host, _, port = address.rpartition(":")
                 with contextlib.suppress(ChannelError):
                     self._connections[address] = await connect(
-                        host.strip("[]"), int(port), _DIAL_TIMEOUT_S, client_ssl=self.client_ssl
+                        host.strip("[]"),
+                        int(port),
+                        _DIAL_TIMEOUT_S,
+                        client_tls=self.client_tls,
                     )
 
     async def register(self, controller: int = 0) -> RemotingCommand:

@@ -5,6 +5,7 @@ There are clients, the controllers' answers, and a successor that takes sends or
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Callable
 from typing import Final
 
@@ -12,6 +13,7 @@ from controller_core.groups.keys import BrokerId
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import FrameDecoder, encode
+from controller_core.tls.serving import MemberTls
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.companion.hold_port import HoldPort
 from ha_sidecar.companion.holding import ClientHold
@@ -48,8 +50,8 @@ class Successor:
         is_mute: answers nothing, until it is to `speak`.
     """
 
-    def __init__(self) -> None:
-        """Prepare; `start` makes it listen."""
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        """Prepare; `start` makes it listen, with `tls` in TLS."""
         self.refusals: list[tuple[int, str]] = []
         self.stored: list[bytes] = []
         self.refused = self.others = 0
@@ -57,12 +59,13 @@ class Successor:
         self.is_mute = False
         self.address = ("", 0)
         self._server: asyncio.Server | None = None
+        self._tls = tls
         self._connections: list[asyncio.StreamWriter] = []
         self._waiting: list[tuple[asyncio.StreamWriter, RemotingCommand]] = []
 
     async def start(self) -> None:
         """Listen on a port of its own."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1")
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", ssl=self._tls)
         self.address = self._server.sockets[0].getsockname()
 
     def speak(self) -> None:
@@ -103,7 +106,7 @@ class Successor:
 class Place:
     """A broker's port, what the controllers say, and the hold that watches."""
 
-    def __init__(self, hold_ms: int = 60_000) -> None:
+    def __init__(self, hold_ms: int = 60_000, tls: MemberTls | None = None) -> None:
         """Prepare; `hold.run` watches."""
         self.port, self.hold_port = free_port(), free_port()
         self.room = HoldPort(self.hold_port)
@@ -116,7 +119,13 @@ class Place:
         self._connected = asyncio.Event()
         self.events = EventLog("c", "g")
         self.hold = ClientHold(
-            ("127.0.0.1", self.port), hold_ms, lambda: self.mastered, self.events, self._settled, self.room
+            ("127.0.0.1", self.port),
+            hold_ms,
+            lambda: self.mastered,
+            self.events,
+            self._settled,
+            self.room,
+            tls,
         )
 
     async def _settled(self, before: GroupFacts, on_successor: Callable[[tuple[str, int]], None]) -> bool:
@@ -155,12 +164,14 @@ class Place:
         self._broker.close()
         self.drop_connections()
 
-    async def client(self, *asked: bytes, port: int | None = None) -> asyncio.StreamReader:
+    async def client(
+        self, *asked: bytes, port: int | None = None, tls: ssl.SSLContext | None = None
+    ) -> asyncio.StreamReader:
         """Connect as a client, as often as needed, and ask; by default like 5.2.0 at the broker's port."""
         async with asyncio.timeout(WITHIN_S):
             while True:
                 with contextlib.suppress(OSError):
-                    reader, writer = await asyncio.open_connection("127.0.0.1", port or self.port)
+                    reader, writer = await asyncio.open_connection("127.0.0.1", port or self.port, ssl=tls)
                     writer.writelines(asked or [request(V5_2_0)])
                     self._clients.append(writer)
                     return reader

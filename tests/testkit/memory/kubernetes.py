@@ -240,7 +240,9 @@ class MemoryKube:
             if kind == "Deployment":
                 down = sum(pod.startswith(f"{name}-") for pod in self.unready)
                 ready = 0 if name in self.unready else value["spec"]["replicas"] - down
-                value["status"] = deployment_status(name, ready, self.forbidden.get(name))
+                rolled = {"observedGeneration": value["metadata"]["generation"]}
+                rolled |= dict.fromkeys(("replicas", "updatedReplicas"), value["spec"]["replicas"])
+                value["status"] = rolled | deployment_status(name, ready, self.forbidden.get(name))
         self.on_change()
 
     def _collect(self) -> None:
@@ -291,6 +293,10 @@ class MemoryKube:
             "observedGeneration": value["metadata"]["generation"],
             "replicas": len(wanted),
             "readyReplicas": sum(is_ready(self.objects["Pod", namespace, pod]) for pod in wanted),
+            "updatedReplicas": sum(
+                self.objects["Pod", namespace, pod]["metadata"]["labels"][_REVISION] == revision
+                for pod in wanted
+            ),
             "updateRevision": revision,
         }
 

@@ -61,6 +61,15 @@ class Authority:
         pair.cert.write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
         return pair
 
+    def member(self, name: str, hosts: Sequence[str] = ("127.0.0.1", "localhost")) -> Path:
+        """Write or replace a directory with a member's new certificate, its key and the authority."""
+        directory = self._directory / name
+        directory.mkdir(exist_ok=True)
+        pair = self.sign(f"pair-of-{name}", hosts)
+        for source, file in ((pair.key, "tls.key"), (pair.cert, "tls.crt"), (self.trust, "ca.crt")):
+            (directory / file).write_bytes(source.read_bytes())
+        return directory
+
     def client(self, pair: CertificateFiles | None = None) -> ssl.SSLContext:
         """Return a client's context that trusts this authority and shows `pair`."""
         context = ssl.create_default_context(cafile=str(self.trust))

@@ -23,6 +23,7 @@ from controller_core.server.node.types import NodeConfig, Receiver
 from controller_core.server.settings.certificates import Tls
 from controller_core.server.settings.config import load
 from controller_core.server.settings.live_config import LiveConfig
+from controller_core.tls.dialling import ClientTls
 from testkit.clocks.patient_loop import patient_clocks
 from testkit.fakes.broker import FakeBroker
 from testkit.processes.ports import free_ports
@@ -134,7 +135,7 @@ async def one_node(
         remoting, http = f"127.0.0.1:{port}", f"127.0.0.1:{http_port}"
         running = OneNode(controller, machine, node, config, controller.heartbeats, remoting, http)
         probe = running.broker()
-        probe.client_ssl = client_ssl
+        probe.client_tls = None if client_ssl is None else ClientTls(client_ssl)
         await probe.start(register=False)
         async with asyncio.timeout(_LEADS_WITHIN_S):
             while not node.is_leader:

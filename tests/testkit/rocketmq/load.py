@@ -170,6 +170,7 @@ class LoadSettings:
         duration_s: ends by itself after this; 0 runs until `stop`.
         waits: whether sends wait until they are stored as the broker's settings say (waitStoreMsgOK).
         user: name and password for access control, None without.
+        jvm: further options of the JVM.
     """
 
     threads: int = 4
@@ -180,6 +181,7 @@ class LoadSettings:
     duration_s: int = 0
     waits: bool = True
     user: tuple[str, str] | None = None
+    jvm: tuple[str, ...] = ()
 
     def arguments(self) -> list[str]:
         """Return the Java program's options."""
@@ -234,6 +236,7 @@ class LoadClient:
             *("--name-server", name_server, "--topic", topic, "--ledger", str(self.ledger)),
             *(settings or LoadSettings()).arguments(),
         ]
+        self._jvm = (settings or LoadSettings()).jvm
         self._sends: list[Send] = []
         self._read_bytes = 0
         self.process = ManagedProcess("load client", ["java"], directory / "load.log")
@@ -244,7 +247,7 @@ class LoadClient:
         command = java_command(
             self._jars, "LoadClient", *self._arguments, home=self._directory / "home", log="OFF"
         )
-        self.process.command = with_class_path(command, classes)
+        self.process.command = with_class_path([command[0], *self._jvm, *command[1:]], classes)
         self._sends, self._read_bytes = [], 0
         await self.process.start()
         await self.process.wait_for_text('"started":true', _START_TIMEOUT_S)

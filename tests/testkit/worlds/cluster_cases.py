@@ -28,6 +28,7 @@ _OF_OTHERS: Final[tuple[tuple[str, Json], ...]] = (
     ("a node's silence", {"failover": {"nodeTimeoutMs": 700}}),
     ("TLS", {"tls": {"internal": "Disabled"}}),
     ("an authority", {"tls": {"authority": {"secretName": "ours"}}}),
+    ("TLS with clients", {"tls": {"clients": "Permissive"}}),
 )
 CLUSTER_REFUSALS: Final = (
     *(
@@ -41,6 +42,20 @@ CLUSTER_REFUSALS: Final = (
     ),
     _refused("a name server without a port", {"nameServers": {"external": ["10.0.0.7"]}}, "10.0.0.7"),
     _refused("name servers in one text", {"nameServers": {"external": ["a:1;b:2"]}}, "a:1;b:2"),
+    _refused(
+        "clients in TLS with controllers in plain TCP",
+        {"tls": {"clients": "Permissive", "internal": "Disabled"}},
+        "tls.clients is Permissive",
+        "tls.internal",
+    ),
+    _refused(
+        "clients in TLS only with external name servers",
+        {"tls": {"clients": "Enforcing"}},
+        "tls.clients is Enforcing",
+        "external",
+        before=_EXTERNAL,
+    ),
+    _refused("another word for clients in TLS", {"tls": {"clients": "Required"}}, "tls.clients", "Required"),
     _later("controllers of its own that become another's", {}, _REF, "controllers.ref cannot change"),
     _later(
         "other controllers of others",
@@ -58,4 +73,10 @@ CLUSTER_REFUSALS: Final = (
 )
 ACCEPTED_CLUSTER_CHANGES: Final[tuple[tuple[str, str, Json], ...]] = (
     ("a grant to another namespace", "RocketMQCluster", {"controllers": {"allowedNamespaces": ["1bank"]}}),
+    ("clients in TLS only", "RocketMQCluster", {"tls": {"clients": "Enforcing", "internal": "Enforced"}}),
+    (
+        "clients in TLS or plain TCP with external name servers",
+        "RocketMQCluster",
+        {"tls": {"clients": "Permissive"}, **_EXTERNAL},
+    ),
 )

@@ -21,6 +21,8 @@ from controller_core.route_front.front import RouteFront
 from controller_core.route_front.http_pages import HttpPages
 from controller_core.route_front.numbers import RequestResult
 from controller_core.route_front.settings import RouteFrontBounds, RouteFrontSettings
+from controller_core.tls.dialling import ClientTls, dial_in_tls
+from testkit.processes.certificates import Authority
 
 LIMIT_S = 60.0
 LOOPBACK = "127.0.0.1"
@@ -76,11 +78,14 @@ async def make(tmp_path: Path) -> AsyncIterator[Make]:
     fronts: list[RouteFront] = []
 
     async def make_front(
-        name_servers: Sequence[tuple[str, int]], bounds: RouteFrontBounds = PATIENT
+        name_servers: Sequence[tuple[str, int]],
+        bounds: RouteFrontBounds = PATIENT,
+        tls: Path | None = None,
     ) -> RouteFront:
         path = tmp_path / "addresses.json"
         path.write_text(json.dumps({INSIDE: OUTSIDE}))
-        front = RouteFront(RouteFrontSettings(tuple(name_servers), path, (LOOPBACK, 0), bounds=bounds))
+        settings = RouteFrontSettings(tuple(name_servers), path, (LOOPBACK, 0), bounds=bounds, tls=tls)
+        front = RouteFront(settings)
         fronts.append(front)
         await front.start()
         return front
@@ -88,6 +93,7 @@ async def make(tmp_path: Path) -> AsyncIterator[Make]:
     yield make_front
     for front in fronts:
         await front.stop()
+    dial_in_tls(None)
 
 
 def _at(played: PlayedNameServer) -> tuple[str, int]:
@@ -102,8 +108,10 @@ def _closed_port() -> tuple[str, int]:
         return LOOPBACK, int(probe.getsockname()[1])
 
 
-async def _ask(front: RouteFront, request: RemotingCommand = ASK) -> RemotingCommand:
-    client = await connect(LOOPBACK, front.port, LIMIT_S)
+async def _ask(
+    front: RouteFront, request: RemotingCommand = ASK, client_tls: ClientTls | None = None
+) -> RemotingCommand:
+    client = await connect(LOOPBACK, front.port, LIMIT_S, client_tls=client_tls)
     try:
         return await client.call(request, LIMIT_S)
     finally:
@@ -278,3 +286,13 @@ async def test_probes_and_metrics_say_whether_clients_get_routes(
                 assert live.status == 200
     finally:
         await pages.stop()
+
+
+async def test_clients_ask_in_tls_and_in_plain_tcp_where_a_certificate_is_given(
+    name_server: PlayedNameServer, make: Make, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    front = await make([_at(name_server)], tls=authority.member("front"))
+    # The name server speaks plain TCP only, so the second try reaches it.
+    for client_tls in (ClientTls(authority.client()), None):
+        assert (await _ask(front, client_tls=client_tls)).code == ResponseCode.SUCCESS

@@ -17,8 +17,10 @@ from controller_core.route_front.settings import (
     SettingsError,
     name_servers,
 )
+from controller_core.tls.certificates import UnusableCertificatesError
+from controller_core.tls.serving import PERMISSIVE, TLS_MODES
 
-MISUSES: tuple[type[Exception], ...] = (AddressesError, SettingsError)
+MISUSES: tuple[type[Exception], ...] = (AddressesError, SettingsError, UnusableCertificatesError)
 """Errors that mean wrong settings."""
 
 
@@ -43,6 +45,14 @@ def add_route_front(commands: Any) -> None:  # noqa: ANN401 - argparse names thi
             metavar="HOST:PORT",
             help=texts[name],
         )
+    front.add_argument("--tls", type=Path, metavar="DIR", help=texts["tls"])
+    front.add_argument(
+        "--tls-mode",
+        choices=TLS_MODES,
+        default=PERMISSIVE,
+        metavar="|".join(TLS_MODES),
+        help=texts["tls_mode"],
+    )
     front.set_defaults(carry_out=_route_front)
 
 
@@ -53,7 +63,12 @@ def _route_front(parsed: argparse.Namespace) -> int:
     from controller_core.server import logs
 
     settings = RouteFrontSettings(
-        name_servers("--name-servers", parsed.name_servers), parsed.addresses, parsed.listen, parsed.http
+        name_servers("--name-servers", parsed.name_servers),
+        parsed.addresses,
+        parsed.listen,
+        parsed.http,
+        parsed.tls,
+        parsed.tls_mode,
     )
     logs.configure("info", part="route-front")
     follow_log_level()

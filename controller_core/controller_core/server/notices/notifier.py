@@ -21,7 +21,6 @@ Never here: the choice of receivers. The applied election decides them.
 import asyncio
 import contextlib
 import logging
-import ssl
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 
@@ -34,6 +33,7 @@ from controller_core.groups.replies import RoleNotice
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.logs import bind
 from controller_core.server.notices.role_notice import role_notice_frame
+from controller_core.tls.dialling import ClientTls
 
 RESEND_S = 0.2
 PERSIST_S = 3.0
@@ -65,7 +65,7 @@ class Notifier:
         self,
         on_sent: Callable[[RoleNotice], None],
         dial_at: Callable[[str], str] = str,
-        broker_ssl: ssl.SSLContext | None = None,
+        broker_tls: ClientTls | None = None,
         sign: Sign | None = None,
     ) -> None:
         """Start without a connection.
@@ -73,11 +73,11 @@ class Notifier:
         Args:
             on_sent: called with each notice when it was first written to its broker's socket.
             dial_at: returns the address at which to reach the broker that announced an address.
-            broker_ssl: with it, connections to brokers use TLS.
+            broker_tls: with it, connections to brokers use TLS.
             sign: signs notices and questions, for brokers with access control.
         """
         self._dial_at = dial_at
-        self._broker_ssl = broker_ssl
+        self._broker_tls = broker_tls
         self._sign = sign
         self._on_sent = on_sent
         self._deliveries: dict[str, _Delivery] = {}
@@ -214,7 +214,7 @@ class Notifier:
         dialled = self._dial_at(address)
         host, _, port = dialled.rpartition(":")
         connection = await connect(
-            host.strip("[]"), int(port), DIAL_TIMEOUT_S, client_ssl=self._broker_ssl, sign=self._sign
+            host.strip("[]"), int(port), DIAL_TIMEOUT_S, client_tls=self._broker_tls, sign=self._sign
         )
         connection.label = dialled
         if self._is_connected(address):

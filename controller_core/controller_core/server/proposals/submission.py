@@ -3,7 +3,6 @@
 Submit a command, report a seen epoch.
 """
 
-import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from controller_core.server.proposals.log_ends import LogEnds
 from controller_core.server.proposals.proposer import CommandProposer, ProposingNode
 from controller_core.server.proposals.replica_detacher import ReplicaDetacher
 from controller_core.server.write_guards.write_guard import WriteGuards
+from controller_core.tls.dialling import ClientTls
 
 _NO_EPOCH: Final = {"newSyncStateSetEpoch": 0}
 """RocketMQ sends this header with a refusal too."""
@@ -53,14 +53,14 @@ class CommandSubmitter:
         may_notify: Callable[[], bool],
         leads_newly: Callable[[], bool],
         dial_at: Callable[[str], str] = str,
-        broker_ssl: ssl.SSLContext | None = None,
+        broker_tls: ClientTls | None = None,
         sign: Sign | None = None,
     ) -> None:
         self._state = state
         self._proposer = CommandProposer(node, metrics)
         self._recorder = FailoverTimesRecorder(clock, self._proposer.propose)
         self._watched = self._recorder.watched
-        self.notifier = Notifier(self._recorder.notice_sent, dial_at, broker_ssl, sign)
+        self.notifier = Notifier(self._recorder.notice_sent, dial_at, broker_tls, sign)
         self.changes = RoleChanges(self.notifier)
         self.guards = WriteGuards(
             state=state,

@@ -10,7 +10,6 @@ heartbeats named.
 """
 
 import asyncio
-import ssl
 from collections.abc import Callable
 from typing import Final
 
@@ -20,6 +19,7 @@ from controller_core.channel.errors import ConnectError
 from controller_core.groups.liveness.holders import NO_CHANNEL_ID
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.nodes.token import TOKEN_FIELD
+from controller_core.tls.dialling import ClientTls
 
 FORWARDED_BY_FIELD: Final = "rmqhaForwardedBy"
 CLUSTER_FIELD: Final = "rmqhaCluster"
@@ -36,18 +36,18 @@ class Forwarder:
         self,
         self_name: str,
         address_of: Callable[[int], str | None],
-        client_ssl: ssl.SSLContext | None = None,
+        client_tls: ClientTls | None = None,
     ) -> None:
         """Describe the nodes.
 
         Args:
             self_name: this node's name, for the mark.
             address_of: Raft id to remoting address; None if it is not known.
-            client_ssl: TLS to the leader; None for plain TCP.
+            client_tls: TLS to the leader; None for plain TCP.
         """
         self._self_name = self_name
         self._address_of = address_of
-        self._client_ssl = client_ssl
+        self._client_tls = client_tls
         self._connections: dict[int, Connection] = {}
         self._dialling: dict[int, asyncio.Lock] = {}
 
@@ -90,7 +90,7 @@ class Forwarder:
                     raise ConnectError(f"nothing says where node {leader_id} is")
                 host, _, port = address.rpartition(":")
                 connection = await connect(
-                    host.strip("[]"), int(port), DIAL_TIMEOUT_S, client_ssl=self._client_ssl
+                    host.strip("[]"), int(port), DIAL_TIMEOUT_S, client_tls=self._client_tls
                 )
                 self._connections[leader_id] = connection
             return connection

@@ -20,7 +20,7 @@ from typing import Final
 from controller_core import limits
 from controller_core.channel.connection import Connection
 from controller_core.channel.deadlines import ProgressDeadlines
-from controller_core.channel.endpoints import PortBounds, Server, ServerTls, serve
+from controller_core.channel.endpoints import PortBounds, Server, serve
 from controller_core.channel.errors import ConnectionClosedError
 from controller_core.channel.memory import MemoryBudget
 from controller_core.channel.open_files import connections_allowed
@@ -35,6 +35,7 @@ from controller_core.server.requests import older_protocol
 from controller_core.server.requests.direct.waiting_request import WaitingRequest
 from controller_core.server.requests.handlers import Handlers
 from controller_core.server.requests.sender_rules import SenderRules
+from controller_core.tls.serving import ServerTls
 
 BUSY_REMARK: Final = "the controller is busy, try later"
 

@@ -7,111 +7,22 @@
 
 On the peers' port plain TCP is served too with peerTlsMode=permissive, on the HTTP port as httpPlain says.
 
-Brokers are dialled in TLS when tls.enable says so. Their names are not checked: one may answer at another's
-address.
-
-A context lives as long as the process and takes new certificates into itself when their files have changed:
-open connections stay as they are, new handshakes use the new ones. Files are tried on a context of their own
-first, so a half-written pair changes nothing and is tried again. New authorities are added; one that shall no
-longer be trusted goes with a restart.
+Brokers are dialled in TLS when tls.enable says so, and in plain TCP too with tls.client.mode=permissive.
+Their names are not checked: one may answer at another's address.
 """
 
 import asyncio
 import logging
 import ssl
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Final
 
-from controller_core.channel.endpoints import ServerTls
-from controller_core.server.logs import bind
 from controller_core.server.settings.config import InvalidSettingError, Settings
-
-CHECK_S: Final = 2.0
-"""How often the files are looked at."""
+from controller_core.tls.certificates import CHECK_S, Certificates, UnusableCertificatesError
+from controller_core.tls.dialling import ClientTls
+from controller_core.tls.serving import ServerTls
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Certificates:
-    """One context and the files it is made of.
-
-    Attributes:
-        key: the setting that names the certificate, for messages.
-        cert_path: certificate chain, PEM; empty for a client that shows none.
-        key_path: its private key, PEM.
-        trust_path: authorities, PEM; empty to skip verification.
-        server_side: which end of a connection this is.
-        verify: whether the other end must show a certificate.
-        check_hostname: whether a client insists on the name it dialled.
-    """
-
-    key: str
-    cert_path: str
-    key_path: str
-    trust_path: str
-    server_side: bool
-    verify: ssl.VerifyMode
-    check_hostname: bool = True
-    context: ssl.SSLContext = field(init=False)
-    _seen: tuple[object, ...] = field(init=False, default=())
-
-    def __post_init__(self) -> None:
-        """Load the files.
-
-        Raises:
-            InvalidSettingError: one cannot be read or does not fit the others.
-        """
-        self._seen = self._stamps()
-        try:
-            self.context = self._fresh()
-        except (OSError, ssl.SSLError) as error:
-            raise InvalidSettingError(
-                self.key, self.cert_path or self.trust_path, f"cannot be used: {error}"
-            ) from error
-
-    def refresh(self) -> bool:
-        """Take changed files into use; return whether that was done."""
-        stamps = self._stamps()
-        if stamps == self._seen:
-            return False
-        try:
-            self._fresh()
-            self._load(self.context)
-        except (OSError, ssl.SSLError) as error:
-            _log.warning(
-                "changed certificates cannot be used yet", extra=bind(key=self.key, error=str(error))
-            )
-            return False
-        self._seen = stamps
-        _log.info("changed certificates are in use", extra=bind(key=self.key))
-        return True
-
-    def _fresh(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if self.server_side else ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.check_hostname = self.check_hostname and not self.server_side and self.verify != ssl.CERT_NONE
-        context.verify_mode = self.verify
-        self._load(context)
-        return context
-
-    def _load(self, context: ssl.SSLContext) -> None:
-        if self.cert_path:
-            context.load_cert_chain(self.cert_path, self.key_path)
-        if self.trust_path:
-            context.load_verify_locations(self.trust_path)
-
-    def _stamps(self) -> tuple[object, ...]:
-        return tuple(_stamp(path) for path in (self.cert_path, self.key_path, self.trust_path) if path)
-
-
-def _stamp(path: str) -> tuple[int, ...]:
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return ()
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,16 +56,17 @@ class Tls:
         self.peer_server = self.peer_client = None
         if any(peers):
             _all_given("peerTlsCertPath", peers, "peerTlsKeyPath and peerTlsTrustCertPath")
-            self.peer_server = Certificates("peerTlsCertPath", *peers, True, ssl.CERT_REQUIRED)
-            self.peer_client = Certificates("peerTlsCertPath", *peers, False, ssl.CERT_REQUIRED)
+            self.peer_server = _loaded("peerTlsCertPath", *peers, True, ssl.CERT_REQUIRED)
+            self.peer_client = _loaded("peerTlsCertPath", *peers, False, ssl.CERT_REQUIRED)
         self.http_server = None
         if settings.http_tls_cert_path:
             _all_given("httpTlsCertPath", (settings.http_tls_key_path,), "httpTlsKeyPath")
             verify = ssl.CERT_OPTIONAL if settings.http_tls_trust_path else ssl.CERT_NONE
             files = (settings.http_tls_cert_path, settings.http_tls_key_path, settings.http_tls_trust_path)
-            self.http_server = Certificates("httpTlsCertPath", *files, True, verify)
+            self.http_server = _loaded("httpTlsCertPath", *files, True, verify)
         self._enforcing = settings.tls_server_mode == "enforcing"
         self._plain_peers = settings.peer_tls_mode == "permissive"
+        self._plain_brokers = settings.tls_client_mode == "permissive"
 
     def remoting(self) -> ServerTls | None:
         """Return how the remoting port speaks TLS; None for plain TCP only."""
@@ -167,6 +79,14 @@ class Tls:
         if self.peer_server is None or self.peer_client is None:
             return None
         return PeerTls(self.peer_server.context, self.peer_client.context, plain_allowed=self._plain_peers)
+
+    def leader_client(self) -> ClientTls | None:
+        """Return how the leader is dialled; None for plain TCP."""
+        return _client(self.remoting_client)
+
+    def brokers_client(self) -> ClientTls | None:
+        """Return how brokers are dialled; None for plain TCP."""
+        return _client(self.broker_client, plain_allowed=self._plain_brokers)
 
     async def watch(self) -> None:
         """Take changed files into use, until cancelled."""
@@ -185,9 +105,24 @@ class Tls:
                 certificates.refresh()
 
 
-def context_of(certificates: Certificates | None) -> ssl.SSLContext | None:
-    """Return the context; None without certificates."""
-    return None if certificates is None else certificates.context
+def _client(certificates: Certificates | None, *, plain_allowed: bool = False) -> ClientTls | None:
+    """Return how to dial; None without certificates, for plain TCP."""
+    return None if certificates is None else ClientTls(certificates.context, plain_allowed=plain_allowed)
+
+
+def _loaded(
+    key: str,
+    cert_path: str,
+    key_path: str,
+    trust_path: str,
+    server_side: bool,
+    verify: ssl.VerifyMode,
+    check_hostname: bool = True,
+) -> Certificates:
+    try:
+        return Certificates(key, cert_path, key_path, trust_path, server_side, verify, check_hostname)
+    except UnusableCertificatesError as error:
+        raise InvalidSettingError(error.key, error.path, error.problem) from error
 
 
 def _all_given(key: str, values: tuple[str, ...], names: str) -> None:
@@ -210,7 +145,7 @@ def _remoting_server(settings: Settings) -> Certificates | None:
         key = "tls.server.need.client.auth"
         _all_given(key, (settings.tls_server_trust_path,), "tls.server.trustCertPath")
     files = (settings.tls_server_cert_path, settings.tls_server_key_path, settings.tls_server_trust_path)
-    return Certificates("tls.server.certPath", *files, True, verify)
+    return _loaded("tls.server.certPath", *files, True, verify)
 
 
 def _remoting_client(settings: Settings) -> Certificates | None:
@@ -222,7 +157,7 @@ def _remoting_client(settings: Settings) -> Certificates | None:
         _log.warning("without tls.server.trustCertPath the leader's certificate is not verified")
     verify = ssl.CERT_REQUIRED if trust else ssl.CERT_NONE
     files = (settings.tls_server_cert_path, settings.tls_server_key_path, trust)
-    return Certificates("tls.server.certPath", *files, False, verify)
+    return _loaded("tls.server.certPath", *files, False, verify)
 
 
 def _broker_client(settings: Settings) -> Certificates | None:
@@ -239,4 +174,4 @@ def _broker_client(settings: Settings) -> Certificates | None:
     if not trust:
         _log.warning("without tls.client.trustCertPath the brokers' certificates are not verified")
     verify = ssl.CERT_REQUIRED if trust else ssl.CERT_NONE
-    return Certificates("tls.client.certPath", cert, key, trust, False, verify, check_hostname=False)
+    return _loaded("tls.client.certPath", cert, key, trust, False, verify, check_hostname=False)

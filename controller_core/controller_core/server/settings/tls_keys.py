@@ -53,6 +53,12 @@ class TlsKeys:
         "tls.client.certPath", "", "Certificate chain, PEM, for brokers that require one."
     )
     tls_client_key_path: str = text_key("tls.client.keyPath", "", "Its private key, PEM, without password.")
+    tls_client_mode: str = text_key(
+        "tls.client.mode",
+        "enforcing",
+        "Once tls.enable is set: enforcing dials brokers in TLS only; permissive dials in TLS first, and in "
+        "plain TCP where TLS is not answered. Use permissive while brokers move to TLS, or away from it.",
+    )
     peer_tls_cert_path: str = text_key(
         "peerTlsCertPath",
         "",
@@ -104,6 +110,7 @@ class TlsKeys:
         for key, value, allowed in (
             ("tls.server.mode", self.tls_server_mode, ("disabled", "permissive", "enforcing")),
             ("tls.server.need.client.auth", self.tls_server_client_auth, ("none", "optional", "require")),
+            ("tls.client.mode", self.tls_client_mode, ("permissive", "enforcing")),
             ("peerTlsMode", self.peer_tls_mode, ("permissive", "enforcing")),
             ("httpPlain", self.http_plain, ("none", "reads", "all")),
         ):

@@ -8,18 +8,20 @@ import asyncio
 import base64
 import binascii
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Final
 
-from rocketmq_operator.api.cluster import TlsSpec
+from rocketmq_operator.api.cluster import ClientsTls, TlsSpec
 from rocketmq_operator.api.names import CHANGED_ANNOTATION
 from rocketmq_operator.clients.api import Json, KubeApi
 from rocketmq_operator.clients.certificates import CertificateError, CertifiedKey, check_authority, facts
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import Live
 from rocketmq_operator.plan.common.observation import parse_time
-from rocketmq_operator.plan.tls.controllers import TRUST_KEY
+from rocketmq_operator.plan.pods.observed import ObservedPod
+from rocketmq_operator.plan.tls.clients import ClientsStage
+from rocketmq_operator.plan.tls.controllers import TRUST_KEY, TlsMode, tls_mode
 from rocketmq_operator.plan.tls.observed import CertificateFacts, ObservedAuthority, ObservedTls
 
 CURRENT: Final = "tls"
@@ -28,22 +30,47 @@ OLD: Final = "old"
 """Entries of the authority's Secret: NAME.crt and NAME.key."""
 
 
-async def observe_tls(kube: KubeApi, namespace: str, cluster: str, spec: TlsSpec) -> ObservedTls:
-    """Return the certificates of a cluster.
+def wanted_certificates(
+    spec: TlsSpec, live: Live | None, pods: Collection[ObservedPod], stage: ClientsStage
+) -> tuple[bool, bool]:
+    """Return whether a cluster has certificates, and whether its brokers and name servers have some.
+
+    Args:
+        spec: what a person asks of TLS.
+        live: the controllers' StatefulSet; None before there is one.
+        pods: those of the controllers.
+        stage: how far TLS with clients is.
+    """
+    mode = tls_mode(spec, live, pods, is_needed=stage.has_certificates)
+    is_asked_for = spec.clients is not ClientsTls.DISABLED
+    return mode is not TlsMode.DISABLED, stage.has_certificates or is_asked_for
+
+
+async def observe_tls(
+    kube: KubeApi, namespace: str, cluster: str, spec: TlsSpec, *, with_members: bool
+) -> ObservedTls:
+    """Return the certificates of a cluster; those of its members if they speak TLS with clients.
 
     Raises:
         PeerUnavailableError: the API server does not answer.
     """
     authority_name, issued_name = names.authority_secret(cluster), names.controller_certificates(cluster)
     given_name = spec.authority.secret_name
-    authority, issued, given = await asyncio.gather(
+    members_name = names.member_certificates(cluster)
+    authority, issued, members, given = await asyncio.gather(
         kube.get("Secret", namespace, authority_name),
         kube.get("Secret", namespace, issued_name),
+        kube.get("Secret", namespace, members_name) if with_members else _nothing(),
         _nothing() if given_name is None else kube.get("Secret", namespace, given_name),
     )
     given_facts, problem = _given(given, given_name)
-    found = {authority_name: authority, issued_name: issued, given_name or "": given}
-    data = secret_texts(issued)
+    found = {
+        authority_name: authority,
+        issued_name: issued,
+        members_name: members,
+        given_name or "": given,
+    }
+    data, members_data = secret_texts(issued), secret_texts(members)
     return ObservedTls(
         authority=_authority(authority),
         given=given_facts,
@@ -51,6 +78,8 @@ async def observe_tls(kube: KubeApi, namespace: str, cluster: str, spec: TlsSpec
         bundle=secret_texts(authority).get(TRUST_KEY, ""),
         controllers=_certificates(data),
         controllers_bundle=data.get(TRUST_KEY, ""),
+        members=_certificates(members_data),
+        members_bundle=members_data.get(TRUST_KEY, ""),
         secrets={name: one for name, one in found.items() if one is not None},
     )
 

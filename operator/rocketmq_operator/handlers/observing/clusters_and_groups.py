@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from controller_core.access.signing import Credentials
 from rocketmq_operator.api.base import SpecModel
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
-from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
+from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus, TlsSpec
 from rocketmq_operator.api.names import (
     API_VERSION,
     CLUSTER_KIND,
@@ -39,7 +39,7 @@ from rocketmq_operator.clients.api import (
     RequestRefusedError,
 )
 from rocketmq_operator.clients.controllers_trust import ControllersTrust
-from rocketmq_operator.handlers.observing.certificates import observe_tls
+from rocketmq_operator.handlers.observing.certificates import observe_tls, wanted_certificates
 from rocketmq_operator.handlers.observing.claims import BrokerNameClaims
 from rocketmq_operator.handlers.observing.controllers import (
     ControllersView,
@@ -53,12 +53,12 @@ from rocketmq_operator.plan.cluster.children import CONTROLLER, NAME_SERVER
 from rocketmq_operator.plan.cluster.observed import ClusterSecrets, ObservedCluster
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.endpoints import ControllersHome, controllers_home
-from rocketmq_operator.plan.common.objects import BROKER, ObjectKey, Owner, by_key, cluster_ip
+from rocketmq_operator.plan.common.objects import BROKER, Children, Live, ObjectKey, Owner, by_key, cluster_ip
 from rocketmq_operator.plan.common.report_servers import parse_report_servers
 from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.pods.observed import parse_pod
 from rocketmq_operator.plan.report.allowed import NOTHING_ALLOWED, AllowedInReports
-from rocketmq_operator.plan.tls.controllers import TlsMode, tls_mode
+from rocketmq_operator.plan.tls.clients import group_stage, published_stage
 from rocketmq_operator.plan.tls.observed import NO_TLS, ObservedTls
 
 _VALUE_CHARS_MAX: Final = 64
@@ -171,10 +171,12 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
     if may_ask:  # What another cluster may not use, it must not change either.
         environment.trust.note(*home, trust)
     parsed_pods = {pod.name: pod for pod in map(parse_pod, pods)}
+    group_sets = _of_groups(found, "StatefulSet")
     live = children.get(ObjectKey("StatefulSet", names.controllers(name)))
-    tls = NO_TLS
-    if shared is None and tls_mode(spec.tls, live, parsed_pods.values()) is not TlsMode.DISABLED:
-        tls = await _tls(environment, namespace, name, spec)
+    stage, tls = published_stage(trust, group_sets.values()), NO_TLS
+    has_tls, with_members = wanted_certificates(spec.tls, live, parsed_pods.values(), stage)
+    if shared is None and has_tls:
+        tls = await _tls(environment, namespace, name, spec.tls, with_members=with_members)
         children |= by_key(tls.secrets.values())
     environment.note_certificates(namespace, name, tls)
     return ObservedCluster(
@@ -184,9 +186,8 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
         spec=spec,
         status=RocketMQClusterStatus.model_validate(resource.get("status") or {}),
         children=children,
-        group_services=by_key(
-            item for item in found if item["kind"] == "Service" and GROUP_LABEL in _labels(item)
-        ),
+        group_services=_of_groups(found, "Service"),
+        group_sets=group_sets,
         secrets=ClusterSecrets(token, password, username),
         sharing=own,
         provider=None if shared is None else shared.provider,
@@ -196,17 +197,18 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
         tls=tls,
         name_server_pods={pod.name: pod for pod in map(parse_pod, name_server_pods)},
         claims={claim["metadata"]["name"]: claim for claim in claims if GROUP_LABEL not in _labels(claim)},
-        brokers_ready=_ready_brokers(found),
+        brokers_ready=_ready_brokers(group_sets.values()),
     )
 
 
-def _ready_brokers(found: Iterable[Json]) -> int:
+def _of_groups(found: Iterable[Json], kind: str) -> Children:
+    return by_key(item for item in found if item["kind"] == kind and GROUP_LABEL in _labels(item))
+
+
+def _ready_brokers(sets: Iterable[Live]) -> int:
     """Return how many brokers of all groups are ready."""
-    return sum(
-        item.get("status", {}).get("readyReplicas", 0)
-        for item in found
-        if item["kind"] == "StatefulSet" and _labels(item).get(COMPONENT_LABEL) == BROKER
-    )
+    brokers = [one for one in sets if _labels(one).get(COMPONENT_LABEL) == BROKER]
+    return sum((one.get("status") or {}).get("readyReplicas", 0) for one in brokers)
 
 
 async def observe_group(environment: Environment, namespace: str, name: str) -> ObservedGroup | None:
@@ -242,6 +244,7 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
         asyncio.gather(*(environment.kube.find(kind, namespace, labels) for kind in kinds)),
     )
     cluster_ = None if cluster is None else cluster_spec(cluster)
+    stage, is_certified = group_stage(trust, children, name)
     home, may_ask = ControllersHome(namespace, spec.cluster), cluster_ is not None
     shared_services: tuple[Json, ...] = ()
     if cluster_ is not None and cluster_.controllers.ref is not None:
@@ -265,11 +268,7 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
         spec=spec,
         status=status,
         cluster=cluster_,
-        cluster_addresses={
-            one["metadata"]["name"]: cluster_ip(one)
-            for found in (*services, shared_services)
-            for one in found
-        },
+        cluster_addresses=_addresses((*services, shared_services)),
         children=by_key(item for items in children for item in items),
         pods={pod.name: pod for pod in map(parse_pod, pods)},
         controllers_answered=controllers_answered,
@@ -278,7 +277,13 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
         records={record["metadata"]["name"]: record for record in records},
         annotations=resource["metadata"].get("annotations", {}),
         report_servers=parse_report_servers(report_servers),
+        clients_stage=stage,
+        certified=is_certified,
     )
+
+
+def _addresses(services: Iterable[Iterable[Json]]) -> dict[str, str]:
+    return {one["metadata"]["name"]: cluster_ip(one) for found in services for one in found}
 
 
 async def controllers_for(environment: Environment, observed: ObservedGroup) -> ControllerApi:
@@ -309,7 +314,7 @@ async def _secret(environment: Environment, namespace: str, cluster: str, name: 
 
 
 async def _tls(
-    environment: Environment, namespace: str, cluster: str, spec: RocketMQClusterSpec
+    environment: Environment, namespace: str, cluster: str, spec: TlsSpec, *, with_members: bool
 ) -> ObservedTls:
     """Return the certificates of a cluster.
 
@@ -317,9 +322,9 @@ async def _tls(
         InvalidSpecError: the operator has no right to read one of their Secrets.
     """
     try:
-        return await observe_tls(environment.kube, namespace, cluster, spec.tls)
+        return await observe_tls(environment.kube, namespace, cluster, spec, with_members=with_members)
     except RequestRefusedError as error:
-        given = spec.tls.authority.secret_name
+        given = spec.authority.secret_name
         listed = f"list {cluster} in the chart's operator.clusters"
         if given is not None:
             listed += f" and {given} in operator.authoritySecrets"
@@ -349,7 +354,7 @@ def parse_spec(model: type[S], resource: Json) -> S:
         ) from error
 
 
-def _labels(item: Json) -> Mapping[str, str]:
+def _labels(item: Live) -> Mapping[str, str]:
     labels: Mapping[str, str] = item["metadata"].get("labels", {})
     return labels
 

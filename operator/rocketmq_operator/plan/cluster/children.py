@@ -35,7 +35,15 @@ from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.properties import properties
 from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
 from rocketmq_operator.plan.pods.logs import java_logs, level_file, logback_file
-from rocketmq_operator.plan.tls.controllers import START, TlsMode, with_tls
+from rocketmq_operator.plan.tls.clients import (
+    NAME_SERVER_ENTRY,
+    ClientsStage,
+    annotated,
+    java_tls_options,
+    with_certificate,
+    without_dialling,
+)
+from rocketmq_operator.plan.tls.controllers import DIAL_BROKERS, START, TlsMode, with_tls
 
 CONTROLLER: Final = "controller"
 """Component of the controllers' objects."""
@@ -79,6 +87,7 @@ def cluster_children(
     secrets: ClusterSecrets,
     peers: int,
     mode: TlsMode = TlsMode.DISABLED,
+    stage: ClientsStage = ClientsStage.DISABLED,
 ) -> tuple[Json, ...]:
     """Return all children but the controllers' StatefulSet, in the order in which they are made.
 
@@ -88,12 +97,17 @@ def cluster_children(
         secrets: what its Secrets hold.
         peers: how many controllers know each other without a log.
         mode: how the controllers speak.
+        stage: how far TLS with clients is.
     """
     credentials = (_credentials(owner, secrets),) if spec.has_users else ()
     return (
         *credentials,
-        *(() if spec.controllers.ref else _of_controllers(owner, spec, secrets.token, peers, mode)),
-        *(() if spec.name_servers.external else _name_servers(owner, spec)),
+        *(
+            ()
+            if spec.controllers.ref
+            else _of_controllers(owner, spec, secrets.token, peers, controller_start(mode, stage))
+        ),
+        *(() if spec.name_servers.external else _name_servers(owner, spec, stage)),
     )
 
 
@@ -144,13 +158,13 @@ def controller_conf(owner: Owner, spec: RocketMQClusterSpec) -> str:
 
 
 def _of_controllers(
-    owner: Owner, spec: RocketMQClusterSpec, token: str, peers: int, mode: TlsMode
+    owner: Owner, spec: RocketMQClusterSpec, token: str, peers: int, start: str
 ) -> tuple[Json, ...]:
     labels = selector_labels(CONTROLLER, owner.name) | belonging_labels(owner.name)
     files = {
         "controller.conf": controller_conf(owner, spec),
         "peers": peer_list(owner, peers),
-        "start.sh": controller_start(mode),
+        "start.sh": start,
         **level_file(spec.log_level),
     }
     tokens = {names.TOKEN_KEY: token, names.AGENT_TOKEN_KEY: node_token(token)}
@@ -182,9 +196,11 @@ def _beside_pods(
     )
 
 
-def controller_start(mode: TlsMode) -> str:
+def controller_start(mode: TlsMode, stage: ClientsStage = ClientsStage.DISABLED) -> str:
     """Return the controllers' start script."""
     add = "" if mode is TlsMode.DISABLED else START
+    if stage.has_certificates and add:
+        add += DIAL_BROKERS
     return f"{_CONTROLLER_START}{add}{_CONTROLLER_EXEC}"
 
 
@@ -194,6 +210,7 @@ def controller_set(
     replicas: int,
     hosts: Mapping[str, str],
     mode: TlsMode = TlsMode.DISABLED,
+    stage: ClientsStage = ClientsStage.DISABLED,
 ) -> Json:
     """Return the controllers' StatefulSet with so many replicas: current and future members.
 
@@ -203,6 +220,7 @@ def controller_set(
         replicas: how many.
         hosts: ClusterIP by the DNS name of each controller that there can be.
         mode: how the controllers speak.
+        stage: how far TLS with clients is.
     """
     name = names.controllers(owner.name)
     selector = selector_labels(CONTROLLER, owner.name)
@@ -212,8 +230,10 @@ def controller_set(
         pod = parts.with_credentials(pod, owner.name)
     pod["hostAliases"] = parts.host_aliases(hosts)
     pod = with_tls(pod, names.controller_certificates(owner.name), mode)
-    configuration = digest(controller_conf(owner, spec), controller_start(mode))
-    template = shaped(pod_template(labels, configuration, pod), controller_shape(spec))
+    configuration = digest(controller_conf(owner, spec), controller_start(mode, stage))
+    # Controllers are the same at all stages but `disabled`: they dial in TLS first, in plain TCP otherwise.
+    seen = ClientsStage.PERMISSIVE if stage.has_certificates else stage
+    template = shaped(annotated(pod_template(labels, configuration, pod), seen), controller_shape(spec))
     return child(
         owner,
         "StatefulSet",
@@ -290,11 +310,12 @@ def name_server_shape(spec: RocketMQClusterSpec) -> PodShape:
     )
 
 
-def _name_server_options(spec: RocketMQClusterSpec) -> str:
-    return java_options(spec.name_servers.resources, spec.name_servers.jvm, "spec.nameServers.jvm")
+def _name_server_options(spec: RocketMQClusterSpec, stage: ClientsStage) -> str:
+    options = java_options(spec.name_servers.resources, spec.name_servers.jvm, "spec.nameServers.jvm")
+    return options + java_tls_options(without_dialling(stage))
 
 
-def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
+def _name_servers(owner: Owner, spec: RocketMQClusterSpec, stage: ClientsStage) -> tuple[Json, ...]:
     name = names.name_servers(owner.name)
     selector = selector_labels(NAME_SERVER, owner.name)
     labels = selector | belonging_labels(owner.name)
@@ -305,7 +326,7 @@ def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
         spec.rocketmq_image,
         ["/bin/sh", f"{names.CONFIG_PATH}/start.sh"],
         ports,
-        env=[{"name": "JAVA_OPT_EXT", "value": _name_server_options(spec)}],
+        env=[{"name": "JAVA_OPT_EXT", "value": _name_server_options(spec, stage)}],
         resources=parts.resources(spec.name_servers.resources),
         startupProbe=parts.tcp_probe(
             names.NAME_SERVER_PORT, failures_max=parts.STARTUP_FAILURES_MAX, period_s=1
@@ -321,9 +342,11 @@ def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
         "containers": [container],
         "volumes": parts.volumes(name),
     }
+    pod = with_certificate(pod, owner.name, NAME_SERVER_ENTRY, stage)
     start = name_server_start(spec)
     configuration = digest(conf, start)
     template = pod_template(labels, configuration, parts.with_placement(pod, Placement(), selector))
+    template = annotated(template, without_dialling(stage))
     stateful_set = child(
         owner,
         "StatefulSet",

@@ -33,6 +33,14 @@ from rocketmq_operator.plan.common.objects import (
 )
 from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.pods.logs import level_file
+from rocketmq_operator.plan.tls.clients import (
+    ROUTE_FRONT_ENTRY,
+    ClientsStage,
+    annotated,
+    sidecar_tls_keys,
+    with_certificate,
+    without_dialling,
+)
 
 ROUTE_FRONT: Final = "route-front"
 """Component of the route fronts' objects."""
@@ -94,7 +102,11 @@ def route_front_children(observed: ObservedCluster) -> Iterator[Json]:
 
 
 def route_front_deployment(
-    owner: Owner, spec: RocketMQClusterSpec, listener: ListenerSpec, hosts: Mapping[str, str]
+    owner: Owner,
+    spec: RocketMQClusterSpec,
+    listener: ListenerSpec,
+    hosts: Mapping[str, str],
+    stage: ClientsStage = ClientsStage.DISABLED,
 ) -> Json:
     """Return the Deployment of a listener's route front.
 
@@ -103,6 +115,7 @@ def route_front_deployment(
         spec: its spec.
         listener: one of its listeners.
         hosts: ClusterIP by the DNS name of each name server.
+        stage: how far TLS with clients is.
     """
     name, labels = names.route_front(owner.name, listener.name), _labels(owner, listener)
     selector = _selector(owner, listener)
@@ -114,6 +127,7 @@ def route_front_deployment(
         endpoints.name_server_addresses(owner.name, owner.namespace, spec),
         "--addresses",
         f"{names.CONFIG_PATH}/{ADDRESSES_FILE}",
+        *(f"--{key}={value}" for key, value in sidecar_tls_keys(stage).items()),
     ]
     container = parts.container(
         "route-front",
@@ -135,7 +149,9 @@ def route_front_deployment(
         "containers": [container],
         "volumes": parts.volumes(name),
     }
+    pod = with_certificate(pod, owner.name, ROUTE_FRONT_ENTRY, stage)
     template = pod_template(labels, digest(*command), parts.with_placement(pod, Placement(), selector))
+    template = annotated(template, without_dialling(stage))
     return parts.deployment(owner, name, labels, selector, listener.route_front.replicas, template)
 
 

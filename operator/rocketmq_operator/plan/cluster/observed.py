@@ -42,6 +42,7 @@ class ObservedCluster:
         brokers_ready: ready brokers of all its groups.
         name_lookup: existing objects with the names of its future children.
         group_services: Services of all its groups, by kind and name.
+        group_sets: StatefulSets of all its groups, by kind and name.
         proxy_pods: of its proxies, by name; read only if some are not ready.
         tls: certificates; empty if the controllers speak plain TCP.
         sharing: the cluster itself, as clusters need it that share controllers with it.
@@ -66,6 +67,7 @@ class ObservedCluster:
     name_server_pods: Mapping[str, ObservedPod] = field(default_factory=dict)
     name_lookup: NameLookup = NO_LOOKUP
     group_services: Children = field(default_factory=dict)
+    group_sets: Children = field(default_factory=dict)
     proxy_pods: Mapping[str, ObservedPod] = field(default_factory=dict)
     tls: ObservedTls = NO_TLS
     provider: SharingCluster | None = None

@@ -10,6 +10,7 @@ from rocketmq_operator.plan.cluster.children import (
     controller_shape,
     name_server_shape,
 )
+from rocketmq_operator.plan.cluster.client_tls import live_stage
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import Wait
@@ -33,7 +34,8 @@ def observed_mode(observed: ObservedCluster) -> TlsMode:
     if observed.spec.controllers.ref is not None:
         return TlsMode.DISABLED
     live = observed.children.get(ObjectKey("StatefulSet", names.controllers(observed.owner.name)))
-    return tls_mode(observed.spec.tls, live, observed.pods.values())
+    is_needed = live_stage(observed).has_certificates
+    return tls_mode(observed.spec.tls, live, observed.pods.values(), is_needed=is_needed)
 
 
 def pod_refusal(observed: ObservedCluster) -> Wait | None:
@@ -43,11 +45,12 @@ def pod_refusal(observed: ObservedCluster) -> Wait | None:
     def rendered() -> None:
         count = spec.controllers.replicas
         hosts = _present(known_addresses(observed, names.controller_hosts(owner.name, owner.namespace)))
-        controller_set(owner, spec, count, hosts, observed_mode(observed))
-        cluster_children(owner, spec, observed.secrets, count)
+        mode, stage = observed_mode(observed), live_stage(observed)
+        controller_set(owner, spec, count, hosts, mode, stage)
+        cluster_children(owner, spec, observed.secrets, count, mode, stage)
         if spec.proxy.mode is ProxyMode.CLUSTER:
             needed = _present(known_addresses(observed, proxies.hosts_needed(owner, spec)))
-            proxies.proxy_deployment(owner, spec, needed)
+            proxies.proxy_deployment(owner, spec, needed, stage)
 
     shapes = (controller_shape(spec), name_server_shape(spec), proxies.proxy_shape(spec))
     return refusal(shapes, rendered)

@@ -12,8 +12,8 @@ meet it at the address that the broker announces, so that an address which is ta
 with it (`plan.group.takeover`).
 
 In both modes clients find the first proxy by one Service, `<cluster>-proxy`, and learn the others from its
-answer to their request for routes. Never here: TLS with certificates of one's own; a proxy takes plain
-connections and TLS with one that it makes for itself.
+answer to their request for routes. Without `spec.tls.clients` a proxy takes plain connections, and TLS with a
+certificate that it makes for itself.
 
 Source: RocketMQ 5.5.0 ProxyStartup.java, ProxyConfig.java, RouteActivity.java, LocalTopicRouteService.java,
 AbstractSystemMessageSyncer.java.
@@ -40,6 +40,14 @@ from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
 from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
 from rocketmq_operator.plan.pods.logs import java_logs, logback_file
+from rocketmq_operator.plan.tls.clients import (
+    PROXY_ENTRY,
+    ClientsStage,
+    annotated,
+    java_tls_options,
+    proxy_tls_keys,
+    with_certificate,
+)
 
 PROXY: Final = "proxy"
 """Component of the proxies' objects."""
@@ -72,7 +80,9 @@ set -- -pc {config}
 """
 
 
-def proxy_children(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
+def proxy_children(
+    owner: Owner, spec: RocketMQClusterSpec, stage: ClientsStage = ClientsStage.DISABLED
+) -> tuple[Json, ...]:
     """Return the children that proxies need, but for their Deployment: none without proxies."""
     name, labels = names.proxies(owner.name), _labels(owner)
     match spec.proxy.mode:
@@ -84,7 +94,7 @@ def proxy_children(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
         case ProxyMode.CLUSTER:
             selector = selector_labels(PROXY, owner.name)
             files = {
-                CONF_FILE: proxy_conf(owner.name, owner.namespace, spec),
+                CONF_FILE: _conf(owner, spec, stage),
                 "start.sh": proxy_start(spec),
             } | logback_file(spec.log_level)
             return (
@@ -99,20 +109,28 @@ def hosts_needed(owner: Owner, spec: RocketMQClusterSpec) -> tuple[str, ...]:
     return endpoints.name_server_hosts(owner.name, owner.namespace, spec)
 
 
-def proxy_deployment(owner: Owner, spec: RocketMQClusterSpec, hosts: Mapping[str, str]) -> Json:
+def proxy_deployment(
+    owner: Owner,
+    spec: RocketMQClusterSpec,
+    hosts: Mapping[str, str],
+    stage: ClientsStage = ClientsStage.DISABLED,
+) -> Json:
     """Return the Deployment of proxies in pods of their own.
 
     Args:
         owner: the RocketMQCluster.
         spec: its spec, with mode Cluster.
         hosts: ClusterIP by DNS name, of `hosts_needed`.
+        stage: how far TLS with clients is.
     """
     name, labels = names.proxies(owner.name), _labels(owner)
     selector = selector_labels(PROXY, owner.name)
-    conf = proxy_conf(owner.name, owner.namespace, spec)
-    pod = parts.with_placement(_pod(spec, name, hosts), Placement(), selector)
+    conf = _conf(owner, spec, stage)
+    pod = with_certificate(_pod(spec, name, hosts, stage), owner.name, PROXY_ENTRY, stage)
+    placed = parts.with_placement(pod, Placement(), selector)
     pod = parts.with_credentials(pod, owner.name) if spec.has_users else pod
-    template = shaped(pod_template(labels, digest(conf, proxy_start(spec)), pod), proxy_shape(spec))
+    template = annotated(pod_template(labels, digest(conf, proxy_start(spec)), placed), stage)
+    template = shaped(template, proxy_shape(spec))
     return parts.deployment(owner, name, labels, selector, spec.proxy.replicas, template)
 
 
@@ -121,19 +139,19 @@ def proxy_shape(spec: RocketMQClusterSpec) -> PodShape:
     return PodShape("spec.proxy.pod", spec.proxy.pod, spec.proxy.pod_override, spec.proxy.jvm)
 
 
-def _pod(spec: RocketMQClusterSpec, name: str, hosts: Mapping[str, str]) -> Json:
+def _conf(owner: Owner, spec: RocketMQClusterSpec, stage: ClientsStage) -> str:
+    return proxy_conf(owner.name, owner.namespace, spec, proxy_tls_keys(stage))
+
+
+def _pod(spec: RocketMQClusterSpec, name: str, hosts: Mapping[str, str], stage: ClientsStage) -> Json:
     port = names.PROXY_GRPC_PORT
+    options = java_options(spec.proxy.resources, spec.proxy.jvm, "spec.proxy.jvm") + java_tls_options(stage)
     container = parts.container(
         "proxy",
         spec.rocketmq_image,
         ["/bin/sh", f"{names.CONFIG_PATH}/start.sh"],
         _CLUSTER_PORTS | {"metrics": names.PROXY_METRICS_PORT},
-        env=[
-            {
-                "name": "JAVA_OPT_EXT",
-                "value": java_options(spec.proxy.resources, spec.proxy.jvm, "spec.proxy.jvm"),
-            }
-        ],
+        env=[{"name": "JAVA_OPT_EXT", "value": options}],
         resources=parts.resources(spec.proxy.resources),
         startupProbe=parts.tcp_probe(port, failures_max=parts.STARTUP_FAILURES_MAX, period_s=1),
         livenessProbe=parts.tcp_probe(port, period_s=10),

@@ -7,6 +7,7 @@ from rocketmq_operator.api.cluster import RocketMQClusterStatus
 from rocketmq_operator.api.conditions import Finding, make_finding, merge_findings
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.cluster import controllers_status
+from rocketmq_operator.plan.cluster.client_tls import certificate_secrets
 from rocketmq_operator.plan.cluster.controller_members import CHANGES
 from rocketmq_operator.plan.cluster.controller_settings import settings_finding
 from rocketmq_operator.plan.cluster.listeners import (
@@ -132,8 +133,8 @@ def _certificates(observed: ObservedCluster) -> Finding:
     if observed.spec.controllers.ref is not None:
         text = f"see RocketMQCluster {observed.sharing.home}, which has the controllers"
         return make_finding("CertificatesValid", holds=None, reason="OfAnotherCluster", message=text)
-    secret = names.controller_certificates(observed.owner.name)
-    return certificates_finding(observed.tls, observed_mode(observed), secret, observed.now)
+    secrets = certificate_secrets(observed.owner.name)
+    return certificates_finding(observed.tls, observed_mode(observed), secrets, observed.now)
 
 
 def _proxy_ready(observed: ObservedCluster, ready: int, troubles: Sequence[MemberTrouble]) -> Finding:

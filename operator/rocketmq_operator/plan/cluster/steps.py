@@ -15,6 +15,11 @@ from typing import Final
 from rocketmq_operator.api.names import COMPONENT_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.cluster.children import cluster_children, controller_set
+from rocketmq_operator.plan.cluster.client_tls import (
+    certificate_secrets,
+    member_hosts,
+    wanted_stage,
+)
 from rocketmq_operator.plan.cluster.controller_members import (
     NO_CONTROLLERS,
     listed_peer_count,
@@ -47,8 +52,9 @@ from rocketmq_operator.plan.common.parts import with_live_claim_templates
 from rocketmq_operator.plan.common.waits import PAUSED, unknown_address
 from rocketmq_operator.plan.pods.lost_members import free_lost
 from rocketmq_operator.plan.pods.observed import of_older_revision
+from rocketmq_operator.plan.tls.clients import CERTIFIED_KEY, STAGE_KEY, ClientsStage
 from rocketmq_operator.plan.tls.controllers import TlsMode, trust_config_map, wanted_hosts
-from rocketmq_operator.plan.tls.steps import CertificateSecrets, certificates_plan
+from rocketmq_operator.plan.tls.steps import certificates_plan
 
 _NOT_NEEDED: Final = {PROXY: "no proxy needs it", ROUTE_FRONT: "no listener needs it"}
 """Why objects of these components go that the spec does not ask for."""
@@ -93,20 +99,15 @@ def _work(observed: ObservedCluster) -> ResourcePlan:
     members = next_change(observed) if has_own else NO_CONTROLLERS
     peers = listed_peer_count(observed, members.replicas) if has_own else 0
     mode = observed_mode(observed)
-    wanted = (
-        *_trust(observed, mode),
-        *cluster_children(owner, spec, observed.secrets, peers, mode),
-        *proxy_children(owner, spec),
-        *route_front_children(observed),
-        bootstrap(observed),
-    )
+    stage = wanted_stage(observed, mode)
+    wanted = _wanted_children(observed, peers, mode, stage)
     return first_until_wait(
         (
             _certificates(observed, mode),
             child_steps(owner, wanted, observed.children),
-            _controller_set(observed, members.replicas, mode) if has_own else NO_STEPS,
-            _proxies(observed),
-            _route_fronts(observed),
+            _controller_set(observed, members.replicas, mode, stage) if has_own else NO_STEPS,
+            _proxies(observed, stage),
+            _route_fronts(observed, stage),
             _leftovers(observed, wanted),
             replace_broken(observed),
             _replace_broken_name_servers(observed),
@@ -117,15 +118,26 @@ def _work(observed: ObservedCluster) -> ResourcePlan:
     )
 
 
+def _wanted_children(
+    observed: ObservedCluster, peers: int, mode: TlsMode, stage: ClientsStage
+) -> tuple[Json, ...]:
+    owner, spec = observed.owner, observed.spec
+    return (
+        *_trust(observed, mode, stage),
+        *cluster_children(owner, spec, observed.secrets, peers, mode, stage),
+        *proxy_children(owner, spec, stage),
+        *route_front_children(observed),
+        bootstrap(observed),
+    )
+
+
 def _certificates(observed: ObservedCluster, mode: TlsMode) -> ResourcePlan:
-    """Make and renew the controllers' certificates, before any pod that needs them."""
+    """Make and renew certificates, before any pod that needs them."""
     if mode is TlsMode.DISABLED:
         return NO_STEPS
-    owner = observed.owner
-    secrets = CertificateSecrets(
-        names.authority_secret(owner.name), names.controller_certificates(owner.name)
-    )
-    return certificates_plan(observed.tls, observed.spec.tls, secrets, wanted_hosts(owner), observed.now)
+    owner, spec = observed.owner, observed.spec
+    secrets, hosts = certificate_secrets(owner.name), wanted_hosts(owner)
+    return certificates_plan(observed.tls, spec.tls, secrets, hosts, observed.now, member_hosts(observed))
 
 
 def _renewals(observed: ObservedCluster) -> ResourcePlan:
@@ -133,13 +145,18 @@ def _renewals(observed: ObservedCluster) -> ResourcePlan:
     return _certificates(observed, observed_mode(observed)) if observed.tls.controllers else NO_STEPS
 
 
-def _trust(observed: ObservedCluster, mode: TlsMode) -> tuple[Json, ...]:
+def _trust(observed: ObservedCluster, mode: TlsMode, stage: ClientsStage) -> tuple[Json, ...]:
     if mode is TlsMode.DISABLED or not observed.tls.bundle:
         return ()
-    return (trust_config_map(observed.owner, observed.tls.bundle, mode),)
+    clients = {STAGE_KEY: str(stage)}
+    if stage.has_certificates:
+        clients[CERTIFIED_KEY] = ",".join(sorted(observed.tls.members))
+    return (trust_config_map(observed.owner, observed.tls.bundle, mode, clients),)
 
 
-def _controller_set(observed: ObservedCluster, replicas: int, mode: TlsMode) -> ResourcePlan:
+def _controller_set(
+    observed: ObservedCluster, replicas: int, mode: TlsMode, stage: ClientsStage
+) -> ResourcePlan:
     """Make the controllers' StatefulSet once all addresses are known.
 
     Pods made without them would be replaced at once.
@@ -148,7 +165,7 @@ def _controller_set(observed: ObservedCluster, replicas: int, mode: TlsMode) -> 
     hosts = known_addresses(observed, names.controller_hosts(owner.name, owner.namespace))
     if (wait := unknown_address(hosts)) is not None:
         return ResourcePlan((), wait)
-    body = controller_set(owner, observed.spec, replicas, hosts, mode)
+    body = controller_set(owner, observed.spec, replicas, hosts, mode, stage)
     return child_steps(
         owner, [with_live_claim_templates(body, observed.children.get(key_of(body)))], observed.children
     )
@@ -177,7 +194,7 @@ def _free_lost_controllers(observed: ObservedCluster) -> ResourcePlan:
     return free_lost(observed.pods, observed.claims, lost_members, observed.now, needed)
 
 
-def _proxies(observed: ObservedCluster) -> ResourcePlan:
+def _proxies(observed: ObservedCluster, stage: ClientsStage) -> ResourcePlan:
     """Make the proxies' Deployment, the first time when a broker is there that they can start with."""
     owner, spec = observed.owner, observed.spec
     if spec.proxy.mode is not ProxyMode.CLUSTER:
@@ -188,10 +205,10 @@ def _proxies(observed: ObservedCluster) -> ResourcePlan:
     hosts = known_addresses(observed, hosts_needed(owner, spec))
     if (wait := unknown_address(hosts)) is not None:
         return ResourcePlan((), wait)
-    return child_steps(owner, [proxy_deployment(owner, spec, hosts)], observed.children)
+    return child_steps(owner, [proxy_deployment(owner, spec, hosts, stage)], observed.children)
 
 
-def _route_fronts(observed: ObservedCluster) -> ResourcePlan:
+def _route_fronts(observed: ObservedCluster, stage: ClientsStage) -> ResourcePlan:
     """Make the route fronts' Deployments once the addresses of all name servers are known."""
     owner, spec = observed.owner, observed.spec
     if not spec.listeners:
@@ -199,7 +216,7 @@ def _route_fronts(observed: ObservedCluster) -> ResourcePlan:
     hosts = known_addresses(observed, hosts_needed(owner, spec))
     if (wait := unknown_address(hosts)) is not None:
         return ResourcePlan((), wait)
-    wanted = [route_front_deployment(owner, spec, listener, hosts) for listener in spec.listeners]
+    wanted = [route_front_deployment(owner, spec, listener, hosts, stage) for listener in spec.listeners]
     return child_steps(owner, wanted, observed.children)
 
 

@@ -11,7 +11,7 @@ object keeps it; without an owner, the older resource gets it.
 from collections.abc import Iterable, Mapping
 
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
-from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.cluster import ClientsTls, RocketMQClusterSpec
 from rocketmq_operator.api.members.learners import LearnerKind
 from rocketmq_operator.api.names import CLUSTER_LABEL, GROUP_LABEL, REPORT_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
@@ -65,10 +65,12 @@ def names_of_cluster(name: str, spec: RocketMQClusterSpec) -> ClaimedNames:
     replicas = spec.name_servers.replicas if own_name_servers else 0
     servers = [names.member(name_servers, ordinal) for ordinal in range(replicas)]
     sets = [*([controllers] if own_controllers else []), *([name_servers] if own_name_servers else [])]
+    has_tls = spec.tls.clients is not ClientsTls.DISABLED
     of_controllers = {
         ObjectKey("Secret", names.token_secret(name)),
         ObjectKey("Secret", names.authority_secret(name)),
         ObjectKey("Secret", names.controller_certificates(name)),
+        *_keys(("Secret",), [names.member_certificates(name)] if has_tls else []),
         ObjectKey("ConfigMap", names.trust(name)),
         *_keys(("Service",), possible),
     }

@@ -151,6 +151,11 @@ def controller_certificates(cluster: str) -> str:
     return f"{cluster}-controller-tls"
 
 
+def member_certificates(cluster: str) -> str:
+    """Return the name of the Secret with the certificates of all members, name servers and proxies."""
+    return f"{cluster}-member-tls"
+
+
 def trust(cluster: str) -> str:
     """Return the name of the ConfigMap with the authorities that clients of a cluster trust."""
     return f"{cluster}-trust"

@@ -148,7 +148,7 @@ def with_credentials(pod: Json, cluster: str) -> Json:
     return with_secret(pod, _CREDENTIALS, credentials_secret(cluster), CREDENTIALS_PATH)
 
 
-def with_secret(pod: Json, name: str, secret: str, path: str) -> Json:
+def with_secret(pod: Json, name: str, secret: str, path: str, files: Mapping[str, str] | None = None) -> Json:
     """Return a pod whose containers have the files of a Secret.
 
     Args:
@@ -156,9 +156,12 @@ def with_secret(pod: Json, name: str, secret: str, path: str) -> Json:
         name: of the volume.
         secret: the Secret.
         path: where the containers have it.
+        files: which of its keys the pod has, with the name of the file; None for all, with their own names.
     """
     mount = {"name": name, "mountPath": path, "readOnly": True}
-    volume = {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}}
+    items = [{"key": key, "path": file} for key, file in (files or {}).items()]
+    source = {"secretName": secret, "defaultMode": 0o440, **({"items": items} if items else {})}
+    volume = {"name": name, "secret": source}
     given = {
         key: [one | {"volumeMounts": [*one["volumeMounts"], mount]} for one in pod[key]]
         for key in ("initContainers", "containers")

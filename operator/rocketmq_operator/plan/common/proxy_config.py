@@ -30,7 +30,9 @@ _TUNED: Final[Mapping[ProxyMode, Mapping[str, str]]] = {
 """What `proxy.config` may change."""
 
 
-def proxy_conf(cluster: str, namespace: str, spec: RocketMQClusterSpec) -> str:
+def proxy_conf(
+    cluster: str, namespace: str, spec: RocketMQClusterSpec, tls_keys: Mapping[str, str] | None = None
+) -> str:
     """Return rmq-proxy.json of all proxies of a cluster; keys in order of their names.
 
     Values are texts: RocketMQ's reader makes of them what the field is.
@@ -41,6 +43,7 @@ def proxy_conf(cluster: str, namespace: str, spec: RocketMQClusterSpec) -> str:
         "proxyMode": str(spec.proxy.mode).lower(),
         "remotingListenPort": str(names.PROXY_REMOTING_PORT),
         "rocketMQClusterName": cluster,
+        **(tls_keys or {}),
     }
     owned |= _access_keys(spec)
     tuned = {"proxyClusterName": cluster, **_TUNED.get(spec.proxy.mode, {})}

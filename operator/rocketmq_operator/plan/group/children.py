@@ -53,6 +53,7 @@ from rocketmq_operator.plan.group.scripts.static_start import static_keys, stati
 from rocketmq_operator.plan.group.seed_container import seed, seed_conf, seed_start
 from rocketmq_operator.plan.pods.logs import level_file, logback_file
 from rocketmq_operator.plan.pods.volumes import tiered_keys
+from rocketmq_operator.plan.tls.clients import ClientsStage, proxy_tls_keys, sidecar_tls_keys
 
 BROKER_PORTS: Final = {REMOTING: names.BROKER_PORT, "fast": names.BROKER_FAST_PORT}
 
@@ -95,14 +96,16 @@ def start_script(spec: BrokerGroupSpec, *, has_users: bool) -> str:
     return (static_start if spec.mode is RoleMode.STATIC else broker_start)(spec, has_users=has_users)
 
 
-def _proxy_file(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> dict[str, str]:
+def _proxy_file(
+    owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec, stage: ClientsStage
+) -> dict[str, str]:
     """Return the configuration file of the proxy in each broker by its name.
 
     The result is empty if the brokers have no proxy.
     """
     if cluster.proxy.mode is not ProxyMode.LOCAL:
         return {}
-    return {CONF_FILE: proxy_conf(spec.cluster, owner.namespace, cluster)}
+    return {CONF_FILE: proxy_conf(spec.cluster, owner.namespace, cluster, proxy_tls_keys(stage))}
 
 
 def durability_keys(spec: BrokerGroupSpec) -> dict[str, str]:
@@ -175,9 +178,14 @@ def _access_keys(cluster: RocketMQClusterSpec) -> dict[str, str]:
     }
 
 
-def replica_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
+def replica_conf(
+    owner: Owner,
+    spec: BrokerGroupSpec,
+    cluster: RocketMQClusterSpec,
+    stage: ClientsStage = ClientsStage.DISABLED,
+) -> str:
     """Return what all log replicas of the group share."""
-    values = replica_settings(owner, spec, cluster)
+    values = replica_settings(owner, spec, cluster, stage)
     return plain_settings(from_last_file(values) if spec.log_sync_from_last_file else values)
 
 
@@ -191,7 +199,9 @@ def from_last_file(values: Mapping[str, str]) -> dict[str, str]:
     return kept | {"sync-from-last-file": "true"}
 
 
-def replica_settings(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> dict[str, str]:
+def replica_settings(
+    owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec, stage: ClientsStage
+) -> dict[str, str]:
     """Return the settings of a log replica that keeps the whole log."""
     values = {
         "cluster": spec.cluster,
@@ -210,7 +220,7 @@ def replica_settings(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClust
         values["credentials"] = names.CREDENTIALS_PATH
     if cluster.controllers.enable_elect_unclean_master:
         values["unclean-election"] = "true"
-    return values
+    return values | sidecar_tls_keys(stage)
 
 
 def member_names(group: str, spec: BrokerGroupSpec) -> tuple[str, ...]:
@@ -236,6 +246,7 @@ def fixed_children(
     cluster: RocketMQClusterSpec,
     addresses: Mapping[str, str],
     files: Mapping[str, str],
+    stage: ClientsStage = ClientsStage.DISABLED,
 ) -> tuple[Json, ...]:
     """Return the children before the StatefulSets: Services' addresses are known by then.
 
@@ -245,18 +256,19 @@ def fixed_children(
         cluster: the spec of its cluster.
         addresses: ClusterIP by member and learner.
         files: further files of the ConfigMap.
+        stage: how far TLS with clients is.
     """
     labels = _labels(owner, spec, BROKER)
     data = {
         "broker.conf": broker_conf(owner, spec, cluster),
-        "companion.conf": companion_conf(owner, spec, cluster),
-        "replica.conf": replica_conf(owner, spec, cluster),
-        "seed.conf": seed_conf(owner, spec, cluster),
+        "companion.conf": companion_conf(owner, spec, cluster, stage),
+        "replica.conf": replica_conf(owner, spec, cluster, stage),
+        "seed.conf": seed_conf(owner, spec, cluster, stage),
         "start-broker.sh": start_script(spec, has_users=cluster.has_users),
         "start-replica.sh": REPLICA_START,
         "start-seed.sh": seed_start(FIND_ADDRESS, spec),
         "addresses": "".join(f"{name}={address}\n" for name, address in sorted(addresses.items())),
-        **_proxy_file(owner, spec, cluster),
+        **_proxy_file(owner, spec, cluster, stage),
         **level_file(spec.log_level),
         **logback_file(spec.log_level),
         **files,
@@ -288,6 +300,7 @@ def broker_set(
     cluster: RocketMQClusterSpec,
     replicas: int,
     hosts: Mapping[str, str],
+    stage: ClientsStage = ClientsStage.DISABLED,
 ) -> Json:
     """Return the brokers' StatefulSet with so many replicas: fewer at a time than the spec may ask to lose.
 
@@ -297,25 +310,26 @@ def broker_set(
         cluster: the spec of its cluster.
         replicas: how many.
         hosts: ClusterIP by DNS name, of `hosts_needed`.
+        stage: how far TLS with clients is.
     """
     is_static = spec.mode is RoleMode.STATIC
     rest = {} if is_static else leave_before_stop(spec)
     container = broker_container(
-        spec, cluster, spec.resources, "start-broker.sh", broker_ports(cluster), **rest
+        spec, cluster, spec.resources, "start-broker.sh", broker_ports(cluster), stage, **rest
     )
     configuration = digest(
         broker_conf(owner, spec, cluster),
         start_script(spec, has_users=cluster.has_users),
-        companion_conf(owner, spec, cluster),
-        seed_conf(owner, spec, cluster),
-        *_proxy_file(owner, spec, cluster).values(),
+        companion_conf(owner, spec, cluster, stage),
+        seed_conf(owner, spec, cluster, stage),
+        *_proxy_file(owner, spec, cluster, stage).values(),
     )
     pod = member_pod(owner, container, parts.ROCKETMQ_USER, hosts)
     if not is_static:
         pod["initContainers"] = [companion(cluster, spec.resources), seed(cluster, spec.resources)]
     pod = parts.with_credentials(pod, spec.cluster) if cluster.has_users else pod
     brokers = PodSet(owner.name, BROKER, owner.name, spec.storage, spec.placement, broker_shape(spec))
-    made = stateful_set(owner, spec, brokers, replicas, pod, configuration)
+    made = stateful_set(owner, spec, brokers, replicas, pod, configuration, stage)
     made["metadata"]["labels"] |= mode_labels(spec)
     return made
 
@@ -326,15 +340,16 @@ def log_replica_set(
     cluster: RocketMQClusterSpec,
     replicas: int,
     hosts: Mapping[str, str],
+    stage: ClientsStage = ClientsStage.DISABLED,
 ) -> Json:
     """Return the log replicas' StatefulSet; arguments as of `broker_set`."""
     container = log_replica_container(cluster, spec.log_resources, "start-replica.sh")
-    configuration = digest(replica_conf(owner, spec, cluster), REPLICA_START)
+    configuration = digest(replica_conf(owner, spec, cluster, stage), REPLICA_START)
     name = names.log_set(owner.name)
     pod = member_pod(owner, container, parts.OUR_USER, hosts)
     pod = parts.with_credentials(pod, spec.cluster) if cluster.has_users else pod
     logs = PodSet(name, LOG_REPLICA, owner.name, spec.storage, spec.placement, log_shape(spec))
-    return stateful_set(owner, spec, logs, replicas, pod, configuration)
+    return stateful_set(owner, spec, logs, replicas, pod, configuration, stage)
 
 
 def broker_shape(spec: BrokerGroupSpec) -> PodShape:

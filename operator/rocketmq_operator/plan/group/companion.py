@@ -18,6 +18,7 @@ from rocketmq_operator.api.members.roles import RoleMode
 from rocketmq_operator.plan.common import endpoints, names, parts
 from rocketmq_operator.plan.common.objects import Json, Owner
 from rocketmq_operator.plan.common.properties import plain_settings
+from rocketmq_operator.plan.tls.clients import ClientsStage, sidecar_tls_keys
 
 CONTAINER: Final = "companion"
 RESOURCES: Final = Resources(cpu="250m", memory="128Mi")
@@ -72,7 +73,12 @@ def lease_binds(spec: BrokerGroupSpec) -> bool:
     return spec.durability != Durability.ALL_IN_SYNC or spec.log_replicas == 0
 
 
-def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
+def companion_conf(
+    owner: Owner,
+    spec: BrokerGroupSpec,
+    cluster: RocketMQClusterSpec,
+    stage: ClientsStage = ClientsStage.DISABLED,
+) -> str:
     """Return what all companions of the group share."""
     values = {
         "cluster": spec.cluster,
@@ -92,6 +98,7 @@ def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQCluster
     }
     if cluster.has_users:
         values |= {"credentials": names.CREDENTIALS_PATH, "keep-users": "true"}
+    values |= sidecar_tls_keys(stage)
     if has_lease(spec):
         timing = spec.failover
         lease_ms = max(_LEASE_MS_MIN, timing.heartbeat_timeout_ms - timing.heartbeat_interval_ms)

@@ -16,6 +16,7 @@ from rocketmq_operator.plan.common.ownership import NO_LOOKUP, NameLookup
 from rocketmq_operator.plan.common.report_servers import ReportServer
 from rocketmq_operator.plan.pods.events import ObservedEvent
 from rocketmq_operator.plan.pods.observed import ObservedPod
+from rocketmq_operator.plan.tls.clients import ClientsStage
 
 MissingMetadata = Mapping[str, tuple[str, ...]]
 """Names by file."""
@@ -107,6 +108,8 @@ class ObservedGroup:
         users_in_sync: whether slaves have all users of their master, by broker; as of `missing_metadata`.
         refusals: the error with which a broker refuses its companion's requests, by broker.
         name_lookup: existing objects with the names of its future children.
+        clients_stage: how far TLS with clients is in the cluster.
+        certified: whether the cluster had a certificate for the group when the stage was read.
         events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.event_queries`
             asks.
     """
@@ -130,6 +133,8 @@ class ObservedGroup:
     users_in_sync: Mapping[str, bool] = field(default_factory=dict)
     refusals: Mapping[str, str] = field(default_factory=dict)
     name_lookup: NameLookup = NO_LOOKUP
+    clients_stage: ClientsStage = ClientsStage.DISABLED
+    certified: bool = False
     events: Mapping[ObjectKey, tuple[ObservedEvent, ...]] = field(default_factory=dict)
 
     def child(self, kind: str, name: str) -> Live | None:

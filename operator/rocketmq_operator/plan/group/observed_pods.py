@@ -25,16 +25,16 @@ def known_hosts(observed: ObservedGroup) -> dict[str, str]:
 
 def pod_refusal(observed: ObservedGroup) -> Wait | None:
     """Return why the operator refuses to make the pods of the spec; None if it does not."""
-    cluster, spec = observed.cluster, observed.spec
+    cluster, spec, stage = observed.cluster, observed.spec, observed.clients_stage
     if cluster is None:
         return None
 
     def rendered() -> tuple[Json, ...]:
         hosts = {host: address for host, address in known_hosts(observed).items() if address}
         return (
-            broker_set(observed.owner, spec, cluster, spec.replicas, hosts),
-            log_replica_set(observed.owner, spec, cluster, spec.log_replicas, hosts),
-            learner_set(observed.owner, spec, cluster, spec.learners.kind, spec.learners.count, hosts),
+            broker_set(observed.owner, spec, cluster, spec.replicas, hosts, stage),
+            log_replica_set(observed.owner, spec, cluster, spec.log_replicas, hosts, stage),
+            learner_set(observed.owner, spec, cluster, spec.learners.kind, spec.learners.count, hosts, stage),
         )
 
     return refusal((broker_shape(spec), log_shape(spec)), rendered)

@@ -15,6 +15,7 @@ from rocketmq_operator.api.common import Resources
 from rocketmq_operator.plan.common import endpoints, names, parts
 from rocketmq_operator.plan.common.objects import Json, Owner
 from rocketmq_operator.plan.common.properties import plain_settings
+from rocketmq_operator.plan.tls.clients import ClientsStage, sidecar_tls_keys
 
 CONTAINER: Final = "seed"
 RESOURCES: Final = Resources(cpu="250m", memory="512Mi")
@@ -24,13 +25,19 @@ STATIC_MARK: Final = f"{names.STORE_PATH}/store/staticRoles"
 """A file that brokers with static roles leave in their stores."""
 
 
-def seed_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
+def seed_conf(
+    owner: Owner,
+    spec: BrokerGroupSpec,
+    cluster: RocketMQClusterSpec,
+    stage: ClientsStage = ClientsStage.DISABLED,
+) -> str:
     """Return what the seeds of all brokers of the group share.
 
     Args:
         owner: the BrokerGroup.
         spec: its spec.
         cluster: the spec of its cluster.
+        stage: how far TLS with clients is.
     """
     values = {
         "cluster": spec.cluster,
@@ -44,7 +51,7 @@ def seed_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec)
     }
     if cluster.has_users:
         values["credentials"] = names.CREDENTIALS_PATH
-    return plain_settings(values)
+    return plain_settings(values | sidecar_tls_keys(stage))
 
 
 def seed_start(find_address: str, spec: BrokerGroupSpec) -> str:

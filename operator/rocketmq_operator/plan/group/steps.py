@@ -2,7 +2,8 @@
 
 0. names: where one is somebody else's, only the addresses that the group has already are served
    (`ownership`);
-1. addresses: each member's Service, and who answers there (`takeover`);
+1. addresses: each member's Service, and who answers there (`takeover`); a group of a cluster that speaks TLS
+   with clients then waits for its certificate;
 2. configuration: shared ConfigMap, headless Service, disruption budget; the addresses of controllers and name
    servers must be known, because each pod is given them;
 3. members that an earlier spec broke: the StatefulSets that exist get the pods of the spec, and broken pods
@@ -113,6 +114,7 @@ def _concerns(observed: ObservedGroup) -> Iterator[ResourcePlan]:
         return
     yield _services(observed)
     yield endpoint_slices(observed)
+    yield _certificate(observed)
     yield _configuration(observed)
     yield _pod_templates(observed)
     yield replace_broken(observed)
@@ -184,9 +186,18 @@ def _configuration(observed: ObservedGroup) -> ResourcePlan:
     owner, spec = observed.owner, observed.spec
     members = (*member_names(owner.name, spec), *learner_names(owner.name, spec))
     addresses = {name: observed.service_address(name) for name in members}
-    files = learner_files(owner, spec, observed.cluster)
-    wanted = fixed_children(owner, spec, observed.cluster, addresses, files)
+    stage = observed.clients_stage
+    files = learner_files(owner, spec, observed.cluster, stage)
+    wanted = fixed_children(owner, spec, observed.cluster, addresses, files, stage)
     return child_steps(observed.owner, wanted, observed.children)
+
+
+def _certificate(observed: ObservedGroup) -> ResourcePlan:
+    """Wait for the certificate of a new group: its pods would not start without."""
+    if not observed.clients_stage.has_certificates or observed.certified:
+        return NO_STEPS
+    text = f"the cluster {observed.spec.cluster} makes a certificate for the group"
+    return ResourcePlan((), Wait("CertificatesPending", text))
 
 
 def _wait_for_addresses(observed: ObservedGroup) -> ResourcePlan:
@@ -280,7 +291,7 @@ def _sets(observed: ObservedGroup, sizes: Mapping[str, int]) -> ResourcePlan:
     hosts, kept = known_hosts(observed), []
     for set_name, size in sizes.items():
         made = broker_set if set_name == observed.owner.name else log_replica_set
-        body = made(observed.owner, observed.spec, observed.cluster, size, hosts)
+        body = made(observed.owner, observed.spec, observed.cluster, size, hosts, observed.clients_stage)
         kept.append(with_live_claim_templates(body, observed.child("StatefulSet", set_name)))
     return child_steps(observed.owner, kept, observed.children)
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Final
 
-from rocketmq_operator.api.cluster import InternalTls, TlsSpec
+from rocketmq_operator.api.cluster import ClientsTls, InternalTls, TlsSpec
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.objects import Json, Live, Owner, belonging_labels, child
 from rocketmq_operator.plan.pods.observed import ObservedPod
@@ -45,6 +45,12 @@ fi
 """Part of the controllers' start script: it adds the settings of TLS."""
 
 
+DIAL_BROKERS: Final = f"""printf 'tls.enable=true\\ntls.client.mode=permissive\\n\
+tls.client.trustCertPath=%s\\n' {names.TLS_PATH}/{TRUST_KEY} >>"$own"
+"""
+"""Part of the controllers' start script, once brokers have certificates."""
+
+
 class TlsMode(StrEnum):
     """How the controllers speak."""
 
@@ -56,20 +62,25 @@ class TlsMode(StrEnum):
 _ORDER: Final = tuple(TlsMode)
 
 
-def tls_mode(spec: TlsSpec, live: Live | None, pods: Collection[ObservedPod]) -> TlsMode:
+def tls_mode(
+    spec: TlsSpec, live: Live | None, pods: Collection[ObservedPod], *, is_needed: bool = False
+) -> TlsMode:
     """Return the mode that the controllers' template should have now.
 
     Args:
         spec: what a person asks for.
         live: the controllers' StatefulSet; None before there is one.
         pods: those of the controllers.
+        is_needed: whether other pods dial controllers in TLS.
     """
+    if is_needed and spec.internal is InternalTls.DISABLED:
+        spec = spec.model_copy(update={"internal": InternalTls.ENFORCED})
     if live is None:
         # Pods that outlived their StatefulSet speak in a mode that is not known: permissive hears each.
         return TlsMode.PERMISSIVE if pods else _wanted(spec, None)
     now = live_mode(live)
     wanted = _wanted(spec, now)
-    if now is wanted or not _all_in_template(live, pods):
+    if now is wanted or not all_in_template(live, pods):
         return now
     at, target = _ORDER.index(now), _ORDER.index(wanted)
     return _ORDER[at + (1 if target > at else -1)]
@@ -82,7 +93,8 @@ def _wanted(spec: TlsSpec, now: TlsMode | None) -> TlsMode:
         case InternalTls.DISABLED:
             return TlsMode.DISABLED
         case None:
-            return TlsMode.DISABLED if now is TlsMode.DISABLED else TlsMode.ENFORCING
+            stays = now is TlsMode.DISABLED and spec.clients is ClientsTls.DISABLED
+            return TlsMode.DISABLED if stays else TlsMode.ENFORCING
 
 
 def live_mode(live: Live) -> TlsMode:
@@ -95,7 +107,7 @@ def live_mode(live: Live) -> TlsMode:
     return TlsMode.DISABLED
 
 
-def _all_in_template(live: Live, pods: Collection[ObservedPod]) -> bool:
+def all_in_template(live: Live, pods: Collection[ObservedPod]) -> bool:
     """Tell whether every wanted pod is ready and of the newest template, as far as is known."""
     status, wanted = live.get("status") or {}, live["spec"].get("replicas", 1)
     revision = status.get("updateRevision", "")
@@ -119,11 +131,20 @@ def wanted_hosts(owner: Owner) -> Mapping[str, frozenset[str]]:
     }
 
 
-def trust_config_map(owner: Owner, bundle: str, mode: TlsMode) -> Json:
-    """Return the ConfigMap with the authorities that clients of the cluster trust."""
+def trust_config_map(
+    owner: Owner, bundle: str, mode: TlsMode, clients: Mapping[str, str] | None = None
+) -> Json:
+    """Return the ConfigMap with the authorities that clients of the cluster trust.
+
+    Args:
+        owner: the RocketMQCluster.
+        bundle: the authorities in PEM.
+        mode: how the controllers speak.
+        clients: what groups must know of TLS with clients.
+    """
     https = REQUIRED if mode is TlsMode.ENFORCING else OFFERED
     labels = belonging_labels(owner.name)
-    data = {TRUST_KEY: bundle, REQUIRED_KEY: https}
+    data = {TRUST_KEY: bundle, REQUIRED_KEY: https, **(clients or {})}
     return child(owner, "ConfigMap", names.trust(owner.name), labels=labels, data=data)
 
 

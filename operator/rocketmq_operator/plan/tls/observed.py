@@ -56,6 +56,8 @@ class ObservedTls:
         bundle: the trusted authorities in PEM.
         controllers: the certificate of each controller by its id; those that can be read.
         controllers_bundle: the authorities that the controllers' Secret holds.
+        members: the certificate of each entry for brokers, log replicas, name servers and proxies.
+        members_bundle: the authorities that their Secret holds.
         secrets: the Secrets as they are, by name.
     """
 
@@ -65,6 +67,8 @@ class ObservedTls:
     bundle: str = ""
     controllers: Mapping[str, CertificateFacts] = field(default_factory=dict)
     controllers_bundle: str = ""
+    members: Mapping[str, CertificateFacts] = field(default_factory=dict)
+    members_bundle: str = ""
     secrets: Mapping[str, Live] = field(default_factory=dict)
 
 

@@ -5,18 +5,20 @@ from datetime import datetime
 from rocketmq_operator.api.conditions import Finding, make_finding
 from rocketmq_operator.plan.tls.controllers import TlsMode
 from rocketmq_operator.plan.tls.observed import ObservedTls
-from rocketmq_operator.plan.tls.steps import expiry, first_end
+from rocketmq_operator.plan.tls.steps import CertificateSecrets, expiry, first_end
 
 CERTIFICATES_VALID = "CertificatesValid"
 
 
-def certificates_finding(observed: ObservedTls, mode: TlsMode, secret: str, now: datetime) -> Finding:
+def certificates_finding(
+    observed: ObservedTls, mode: TlsMode, secrets: CertificateSecrets, now: datetime
+) -> Finding:
     """Return whether all certificates of a cluster are valid for at least a week.
 
     Args:
         observed: the certificates.
         mode: how the controllers speak.
-        secret: the name of the controllers' Secret.
+        secrets: their names.
         now: the wall clock.
     """
     if mode is TlsMode.DISABLED:
@@ -27,8 +29,8 @@ def certificates_finding(observed: ObservedTls, mode: TlsMode, secret: str, now:
         text = observed.given_problem or "the first certificates are being made"
         reason = "AuthorityMissing" if observed.given_problem else "CertificatesPending"
         return make_finding(CERTIFICATES_VALID, holds=False, reason=reason, message=text)
-    if (soon := expiry(observed, secret, now)) is not None:
+    if (soon := expiry(observed, secrets, now)) is not None:
         return make_finding(CERTIFICATES_VALID, holds=False, reason=soon.reason, message=soon.message)
-    end, name = first_end(observed, secret)
+    end, name = first_end(observed, secrets)
     text = f"all certificates are valid; the first ends on {end:%Y-%m-%d}: {name}"
     return make_finding(CERTIFICATES_VALID, holds=True, reason="Valid", message=text)

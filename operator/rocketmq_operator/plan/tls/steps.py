@@ -19,7 +19,7 @@ Certificates are renewed some days before their end, when their names change, an
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from rocketmq_operator.api.cluster import TlsSpec
 from rocketmq_operator.plan.common.actions import (
@@ -35,10 +35,11 @@ from rocketmq_operator.plan.tls.observed import CertificateFacts, ObservedAuthor
 
 @dataclass(frozen=True, slots=True)
 class CertificateSecrets:
-    """The names of a cluster's Secrets with certificates: the authority's, and the controllers'."""
+    """The names of a cluster's Secrets with certificates: the authority's, the controllers', the others'."""
 
     authority: str
     issued: str
+    members: str
 
 
 SPREAD: Final = timedelta(minutes=10)
@@ -52,6 +53,7 @@ def certificates_plan(
     secrets: CertificateSecrets,
     wanted: Mapping[str, frozenset[str]],
     now: datetime,
+    members: Mapping[str, frozenset[str]] | None = None,
 ) -> ResourcePlan:
     """Return the next change of a cluster's certificates; it waits while a Secret is missing.
 
@@ -61,8 +63,9 @@ def certificates_plan(
         secrets: the names of the Secrets.
         wanted: the hosts of each controller's certificate by the controller's id.
         now: the wall clock.
+        members: the hosts of the certificates of brokers, log replicas, name servers and proxies by entry.
     """
-    notes = _given_notes(observed, spec) + _expiry_notes(observed, secrets.issued, now)
+    notes = _given_notes(observed, spec) + _expiry_notes(observed, secrets, now)
     change = authority_change(observed, spec, now)
     if change is not None:
         return ResourcePlan(
@@ -72,16 +75,45 @@ def certificates_plan(
         )
     if observed.authority is None:
         return ResourcePlan((), Wait("AuthorityMissing", observed.given_problem))
+    kept = SecretContent(observed.controllers, observed.controllers_bundle)
+    issues = [_issue(secrets.issued, wanted, kept, observed, spec, now)]
+    if members:
+        kept = SecretContent(observed.members, observed.members_bundle)
+        issues.append(_issue(secrets.members, members, kept, observed, spec, now))
+    steps = tuple(step for step in issues if step is not None)
+    if steps:
+        is_complete = observed.controllers and (observed.members or not members)
+        return ResourcePlan(steps, None if is_complete else _FIRST, notes)
+    return ResourcePlan((), None, notes) if notes else NO_STEPS
+
+
+class SecretContent(NamedTuple):
+    """What a Secret holds: its certificates by entry, and the authorities beside them."""
+
+    certificates: Mapping[str, CertificateFacts]
+    bundle: str
+
+
+def _issue(
+    secret: str,
+    wanted: Mapping[str, frozenset[str]],
+    kept: SecretContent,
+    observed: ObservedTls,
+    spec: TlsSpec,
+    now: datetime,
+) -> IssueCertificates | None:
+    """Return the change of one Secret with certificates, None if it is as it should be."""
+    if observed.authority is None:
+        return None
     due = {
         entry: why
         for entry, hosts in wanted.items()
-        if (why := renewal_reason(observed.controllers.get(entry), hosts, observed.authority, spec, now))
+        if (why := renewal_reason(kept.certificates.get(entry), hosts, observed.authority, spec, now))
     }
-    if due or observed.controllers_bundle != observed.bundle:
-        why = next(iter(due.values()), "trusted authorities changed")
-        step = IssueCertificates(secrets.issued, dict(wanted), frozenset(due), why)
-        return ResourcePlan((step,), None if observed.controllers else _FIRST, notes)
-    return ResourcePlan((), None, notes) if notes else NO_STEPS
+    if not due and kept.bundle == observed.bundle:
+        return None
+    why = next(iter(due.values()), "trusted authorities changed")
+    return IssueCertificates(secret, dict(wanted), frozenset(due), why)
 
 
 _FIRST: Final = Wait("CertificatesPending", "the first certificates of the cluster are being made")
@@ -93,11 +125,11 @@ def _given_notes(observed: ObservedTls, spec: TlsSpec) -> tuple[Wait, ...]:
     return (Wait("AuthorityMissing", observed.given_problem),)
 
 
-def expiry(observed: ObservedTls, secret: str, now: datetime) -> Wait | None:
+def expiry(observed: ObservedTls, secrets: CertificateSecrets, now: datetime) -> Wait | None:
     """Return which certificate has ended or will within a week; None if all hold longer."""
     if observed.authority is None or not observed.controllers:
         return None
-    end, name = first_end(observed, secret)
+    end, name = first_end(observed, secrets)
     if end - now > EXPIRES_SOON:
         return None
     reason, verb = ("Expired", "ended") if end <= now else ("ExpiresSoon", "ends")
@@ -105,18 +137,20 @@ def expiry(observed: ObservedTls, secret: str, now: datetime) -> Wait | None:
     return Wait(reason, f"{name} {verb} on {end:%Y-%m-%d}{problem}")
 
 
-def first_end(observed: ObservedTls, secret: str) -> tuple[datetime, str]:
+def first_end(observed: ObservedTls, secrets: CertificateSecrets) -> tuple[datetime, str]:
     """Return when the first certificate ends, and which one that is."""
     ends = [
-        (found.not_after, f"{entry}.crt of Secret {secret}") for entry, found in observed.controllers.items()
+        (one.not_after, f"{entry}.crt of Secret {secret}")
+        for secret, found in ((secrets.issued, observed.controllers), (secrets.members, observed.members))
+        for entry, one in found.items()
     ]
     if observed.authority is not None:
         ends.append((observed.authority.current.not_after, "the authority"))
     return min(ends)
 
 
-def _expiry_notes(observed: ObservedTls, secret: str, now: datetime) -> tuple[Wait, ...]:
-    found = expiry(observed, secret, now)
+def _expiry_notes(observed: ObservedTls, secrets: CertificateSecrets, now: datetime) -> tuple[Wait, ...]:
+    found = expiry(observed, secrets, now)
     return () if found is None else (found,)
 
 
@@ -158,7 +192,8 @@ def _replacement_reason(
 
 
 def _all_signed_by(authority: CertificateFacts, observed: ObservedTls) -> bool:
-    return all(one.issuer_key_id == authority.key_id for one in observed.controllers.values())
+    issued = (*observed.controllers.values(), *observed.members.values())
+    return all(one.issuer_key_id == authority.key_id for one in issued)
 
 
 def renewal_reason(

@@ -56,6 +56,7 @@ class LoadPod:
         self._name_server: Final = name_server
         self._topic: Final = topic
         self._user: tuple[str, str] | None = None
+        self._java = _JAVA
 
     async def start(
         self, settings: LoadSettings, *, topic_cluster: str = "", node_selector: Json | None = None
@@ -68,6 +69,7 @@ class LoadPod:
             node_selector: where the pod must run.
         """
         self._user = settings.user
+        self._java = " ".join([_JAVA, *settings.jvm])
         classes = await compile_java(await jars())
         script = self._script(settings, topic_cluster)
         await self._cluster.apply(*client_objects(self._name, self._image, classes, script, node_selector))
@@ -85,7 +87,7 @@ class LoadPod:
             else ""
         )
         load = (
-            f"{_JAVA} LoadClient --name-server '{self._name_server}' --topic {self._topic} "
+            f"{self._java} LoadClient --name-server '{self._name_server}' --topic {self._topic} "
             f"--ledger {DATA}/ledger.jsonl {' '.join(settings.arguments())}"
         )
         return f"{make_topic}{load} & echo $! >{DATA}/pid; wait $!; echo $? >{DATA}/status; exec sleep 3600"
@@ -129,7 +131,7 @@ class LoadPod:
         most; until then the reader may not find one.
         """
         signed = " ".join(signing_options(self._user))
-        command = f"{_JAVA} ReadBack --name-server '{self._name_server}' --topic {self._topic} {signed}"
+        command = f"{self._java} ReadBack --name-server '{self._name_server}' --topic {self._topic} {signed}"
 
         async def read() -> bool:
             await self._shell(f"{command} --output {DATA}/keys.jsonl", timeout_s=_READ_TIMEOUT_S)

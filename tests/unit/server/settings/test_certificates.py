@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from controller_core.channel.endpoints import ServerTls, connect, serve
+from controller_core.channel.endpoints import connect, serve
 from controller_core.channel.errors import ChannelError
 from controller_core.raft.types import Message, MessageType, NodeId, Term
 from controller_core.remoting.codes import RequestCode, ResponseCode
@@ -22,8 +22,11 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.server.http_api import changes
 from controller_core.server.notices.notifier import Notifier
 from controller_core.server.peers.transport import PeerTransport
-from controller_core.server.settings.certificates import Certificates, Tls
+from controller_core.server.settings.certificates import Tls
 from controller_core.server.settings.config import InvalidSettingError, load
+from controller_core.tls.certificates import Certificates
+from controller_core.tls.dialling import ClientTls
+from controller_core.tls.serving import ServerTls
 from testkit.fakes.peer_receiver import RecordingReceiver
 from testkit.processes.certificates import Authority, CertificateFiles
 from testkit.processes.ports import free_port
@@ -52,7 +55,9 @@ async def answer(one: OneNode, client_ssl: ssl.SSLContext | None) -> int:
     """Ask once over a new connection; return the code, or -1 when the connection ended instead."""
     host, _, port = one.remoting.rpartition(":")
     try:
-        connection = await connect(host, int(port), WITHIN_S, client_ssl=client_ssl)
+        connection = await connect(
+            host, int(port), WITHIN_S, client_tls=None if client_ssl is None else ClientTls(client_ssl)
+        )
     except ChannelError:
         return -1
     try:
@@ -338,7 +343,7 @@ async def test_brokers_are_dialled_in_tls_and_only_those_of_the_trusted_authorit
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(pair.cert, pair.key)
         broker = await serve("127.0.0.1", 0, lambda _made: None, tls=ServerTls(context, plain_allowed=False))
-        notifier = Notifier(lambda _notice: None, broker_ssl=client.context)
+        notifier = Notifier(lambda _notice: None, broker_tls=ClientTls(client.context))
         try:
             address = f"127.0.0.1:{broker.port}"
             if reached:
@@ -351,6 +356,26 @@ async def test_brokers_are_dialled_in_tls_and_only_those_of_the_trusted_authorit
         finally:
             await notifier.stop()
             await broker.close()
+
+
+async def test_brokers_without_tls_are_dialled_in_plain_tcp_in_permissive_mode_only(
+    authority: Authority,
+) -> None:
+    keys = {"tls.enable": "true", "tls.client.trustCertPath": str(authority.trust)}
+    broker = await serve("127.0.0.1", 0, lambda _made: None)
+    for mode, reached in (("permissive", True), ("enforcing", False)):
+        client = Tls(load(ALONE | keys | {"tls.client.mode": mode})[0]).brokers_client()
+        notifier = Notifier(lambda _notice: None, broker_tls=client)
+        try:
+            answer = notifier.ask(f"127.0.0.1:{broker.port}", ASK, WITHIN_S)
+            if reached:
+                assert (await answer).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+            else:
+                with pytest.raises(ChannelError):
+                    await answer
+        finally:
+            await notifier.stop()
+    await broker.close()
 
 
 def test_brokers_are_dialled_plain_unless_told_otherwise_and_half_a_pair_is_refused(

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 from msgspec.structs import replace
 
-from controller_core.channel.endpoints import ServerTls, connect, serve
+from controller_core.channel.endpoints import connect, serve
 from controller_core.channel.errors import ChannelError
 from controller_core.channel.places import PortPlace
 from controller_core.raft.types import Message, MessageType, NodeId, Term
@@ -28,6 +28,8 @@ from controller_core.server.requests import sender_rules
 from controller_core.server.requests.forwarding import Forwarder
 from controller_core.server.settings.certificates import Tls
 from controller_core.server.settings.config import load
+from controller_core.tls.dialling import ClientTls
+from controller_core.tls.serving import ServerTls
 from testkit.fakes.peer_receiver import RecordingReceiver
 from testkit.processes.certificates import Authority, CertificateFiles
 from testkit.processes.ports import free_port
@@ -198,7 +200,9 @@ async def administer(one: OneNode, client: ssl.SSLContext) -> int:
     """Change a setting over a new connection; return the code, or -1 if the connection ended instead."""
     host, _, port = one.remoting.rpartition(":")
     try:
-        connection = await connect(host, int(port), WITHIN_S, client_ssl=client)
+        connection = await connect(
+            host, int(port), WITHIN_S, client_tls=None if client is None else ClientTls(client)
+        )
     except ChannelError:
         return -1
     try:
@@ -233,7 +237,7 @@ async def test_a_node_sends_requests_on_only_to_a_leader_with_the_right_certific
     leader = await serve(OWN, 0, lambda _made: None, tls=ServerTls(context, plain_allowed=False))
     tls = Tls(load(BASE | remoting_keys(authority, authority.sign("n0")))[0])
     assert tls.remoting_client is not None
-    forwarder = Forwarder("n0", lambda _node: f"{OWN}:{leader.port}", tls.remoting_client.context)
+    forwarder = Forwarder("n0", lambda _node: f"{OWN}:{leader.port}", tls.leader_client())
     try:
         if fault:
             with pytest.raises(ChannelError):

@@ -11,7 +11,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.frame import FrameDecoder
 from ha_sidecar import limits
-from ha_sidecar.companion import held_clients, holding, relaying
+from ha_sidecar.companion import held_client, holding, relaying
 from ha_sidecar.companion.relaying import NOT_ENOUGH_COPIES
 from testkit.fakes.held_broker import (
     V5_2_0,
@@ -279,12 +279,12 @@ async def test_an_answer_that_cannot_be_written_anew_ends_its_client_only(
     place: Place, successor: Successor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.successor = successor
-    told = held_clients.encode
+    told = held_client.encode
 
     def encode(command: RemotingCommand) -> bytes:
         return told(command if command.opaque != 1 else structs.replace(command, opaque=1 << 40))
 
-    monkeypatch.setattr(held_clients, "encode", encode)
+    monkeypatch.setattr(held_client, "encode", encode)
     await closed(await place.client(request(V5_5_0, 1)))
     assert outcomes(await answers(await place.client(request(V5_5_0, 2)), 1)) == [(2, ResponseCode.SUCCESS)]
 

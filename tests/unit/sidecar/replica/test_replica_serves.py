@@ -9,14 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from controller_core.channel import Connection, connect
 from controller_core.groups.keys import GroupKey
+from controller_core.groups.replies import RoleNotice
 from controller_core.remoting.bodies import EpochEntryCache, HARuntimeInfo
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ExchangeHAInfoResponseHeader
 from controller_core.server.node.state_machine import GroupsMachine
+from controller_core.server.notices.notifier import Notifier
+from controller_core.tls.dialling import ClientTls, dial_in_tls
 from ha_sidecar import limits
 from ha_sidecar.address import host_port
 from ha_sidecar.commitlog.store import ReplicaStore
@@ -29,6 +33,7 @@ from ha_sidecar.transfer.actions import HandshakeDone
 from ha_sidecar.transfer.reconcile import SlaveConfig
 from testkit.fakes.lent_broker import LentBroker
 from testkit.ha.messages import log_bytes
+from testkit.processes.certificates import Authority
 from testkit.processes.ports import free_ports
 from testkit.products.one_controller import OneNode, one_node
 
@@ -56,7 +61,12 @@ class RunningReplica:
 
 @contextlib.asynccontextmanager
 async def replica(
-    directory: Path, *, serves: bool = True, given: Mapping[str, str] | None = None
+    directory: Path,
+    *,
+    serves: bool = True,
+    given: Mapping[str, str] | None = None,
+    tls: Path | None = None,
+    client_tls: ClientTls | None = None,
 ) -> AsyncIterator[RunningReplica]:
     store = ReplicaStore(directory / "store", FILE_BYTES)
     store.adopt(EpochList.of((3, 0)))
@@ -73,10 +83,11 @@ async def replica(
             ha_listen=("127.0.0.1", ha_port) if serves else None,
             store=directory / "store",
             mapped_file_bytes=FILE_BYTES,
+            tls=tls,
         )
         made = LogReplica(config, store)
         running = asyncio.ensure_future(made.run())
-        connection = await dial("127.0.0.1", port)
+        connection = await dial("127.0.0.1", port, client_tls)
         try:
             # It answers before all of its ports are open; it registers after that.
             async with asyncio.timeout(WAIT_S):
@@ -87,14 +98,15 @@ async def replica(
             connection.close()
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
+            dial_in_tls(None)
             store.close()
 
 
-async def dial(host: str, port: int) -> Connection:
+async def dial(host: str, port: int, client_tls: ClientTls | None = None) -> Connection:
     async with asyncio.timeout(WAIT_S):
         while True:
             with contextlib.suppress(Exception):
-                return await connect(host, port, 1.0)
+                return await connect(host, port, 1.0, client_tls=client_tls)
             await asyncio.sleep(0.01)
 
 
@@ -121,6 +133,28 @@ class SlaveLink:
     def on_end(self, end: LinkEnd) -> None:
         """Tell the test."""
         self._loop.call_soon_threadsafe(self.end.set_result, end)
+
+
+@pytest.mark.parametrize("is_in_tls", [True, False])
+async def test_a_replica_with_a_certificate_is_asked_in_tls_and_in_plain_tcp(
+    tmp_path: Path, is_in_tls: bool
+) -> None:
+    authority = Authority(tmp_path)
+    client = ClientTls(authority.client()) if is_in_tls else None
+    async with replica(tmp_path, tls=authority.member("replica"), client_tls=client) as running:
+        assert (await running.ask(RequestCode.GET_BROKER_EPOCH_CACHE)).body
+
+
+async def test_a_notice_reaches_a_replica_in_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    client, sent = ClientTls(authority.client()), asyncio.Event()
+    async with replica(tmp_path, tls=authority.member("replica"), client_tls=client) as running:
+        notifier = Notifier(lambda _: sent.set(), broker_tls=client)
+        key, address = GroupKey("c1", "g"), f"127.0.0.1:{running.config.listen[1]}"
+        notifier.notify([RoleNotice(key, 1, address, 2, "127.0.0.1:1", 9, 9, (2,))])
+        async with asyncio.timeout(WAIT_S):
+            await sent.wait()
+        await notifier.stop()
 
 
 async def test_a_replica_tells_its_ha_address_and_serves_there(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from rocketmq_operator.plan.group.pod_sets.containers import (
 from rocketmq_operator.plan.group.pod_sets.member_sets import PodSet, member_pod, stateful_set
 from rocketmq_operator.plan.group.scripts.start_scripts import LEARNER_CONF, LEARNER_START, learner_start
 from rocketmq_operator.plan.group.seed_container import seed, seed_conf
+from rocketmq_operator.plan.tls.clients import ClientsStage
 
 LEARNER: Final = "learner"
 """Component label of the pods of learners that are brokers; others are log replicas."""
@@ -72,11 +73,16 @@ def learner_service(owner: Owner, spec: BrokerGroupSpec, name: str) -> Json:
     return parts.pod_service(owner, name, _pod_set(owner, spec, kind).labels(owner, spec), ports)
 
 
-def learner_files(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> dict[str, str]:
+def learner_files(
+    owner: Owner,
+    spec: BrokerGroupSpec,
+    cluster: RocketMQClusterSpec,
+    stage: ClientsStage = ClientsStage.DISABLED,
+) -> dict[str, str]:
     """Return the files that learners add to the ConfigMap; empty without learners."""
     if not spec.learners.count:
         return {}
-    return _files(owner, spec, cluster, spec.learners.kind)
+    return _files(owner, spec, cluster, spec.learners.kind, stage)
 
 
 def learner_set(
@@ -86,22 +92,24 @@ def learner_set(
     kind: LearnerKind,
     replicas: int,
     hosts: Mapping[str, str],
+    stage: ClientsStage = ClientsStage.DISABLED,
 ) -> Json:
     """Return the StatefulSet of a kind of learners; arguments as of `children.broker_set`."""
     learners = spec.learners
-    files = _files(owner, spec, cluster, kind)
+    files = _files(owner, spec, cluster, kind, stage)
     if kind is LearnerKind.BROKER:
         resources = learners.resources or spec.resources
-        container = broker_container(spec, cluster, resources, _SCRIPT, BROKER_PORTS)
+        container = broker_container(spec, cluster, resources, _SCRIPT, BROKER_PORTS, stage)
         pod = member_pod(owner, container, parts.ROCKETMQ_USER, hosts)
         if not learners.sync_from_last_file:
             pod["initContainers"] = [seed(cluster, resources)]
-            files["seed.conf"] = seed_conf(owner, spec, cluster)
+            files["seed.conf"] = seed_conf(owner, spec, cluster, stage)
     else:
         container = log_replica_container(cluster, learners.resources or spec.log_resources, _SCRIPT)
         pod = member_pod(owner, container, parts.OUR_USER, hosts)
     pod = parts.with_credentials(pod, spec.cluster) if cluster.has_users else pod
-    return stateful_set(owner, spec, _pod_set(owner, spec, kind), replicas, pod, digest(*files.values()))
+    pod_set, configuration = _pod_set(owner, spec, kind), digest(*files.values())
+    return stateful_set(owner, spec, pod_set, replicas, pod, configuration, stage)
 
 
 def learner_storage(spec: BrokerGroupSpec) -> GroupStorage:
@@ -129,11 +137,15 @@ def _pod_set(owner: Owner, spec: BrokerGroupSpec, kind: LearnerKind) -> PodSet:
 
 
 def _files(
-    owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec, kind: LearnerKind
+    owner: Owner,
+    spec: BrokerGroupSpec,
+    cluster: RocketMQClusterSpec,
+    kind: LearnerKind,
+    stage: ClientsStage,
 ) -> dict[str, str]:
     from_newest = spec.learners.sync_from_last_file
     if kind is LearnerKind.LOG_REPLICA:
-        values = replica_settings(owner, spec, cluster) | {"learner": "true"}
+        values = replica_settings(owner, spec, cluster, stage) | {"learner": "true"}
         text = plain_settings(from_last_file(values) if from_newest else values)
         return {LEARNER_CONF: text, _SCRIPT: LEARNER_START}
     # Of equal keys Java takes the last.

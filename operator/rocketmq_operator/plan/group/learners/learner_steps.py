@@ -33,7 +33,13 @@ def _sets(observed: ObservedGroup) -> ResourcePlan:
         if live is None and not count:
             continue
         body = learner_set(
-            observed.owner, observed.spec, observed.cluster, kind, count, known_hosts(observed)
+            observed.owner,
+            observed.spec,
+            observed.cluster,
+            kind,
+            count,
+            known_hosts(observed),
+            observed.clients_stage,
         )
         wanted.append(with_live_claim_templates(body, live))
     return child_steps(observed.owner, wanted, observed.children)

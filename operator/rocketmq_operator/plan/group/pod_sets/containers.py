@@ -9,6 +9,7 @@ from rocketmq_operator.api.common import Resources
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.java import java_options
 from rocketmq_operator.plan.common.objects import Json
+from rocketmq_operator.plan.tls.clients import ClientsStage, java_tls_options
 
 REMOTING: Final = "remoting"
 LOG_REPLICA: Final = "log-replica"
@@ -31,9 +32,11 @@ def broker_container(
     resources: Resources,
     script: str,
     ports: Mapping[str, int],
+    stage: ClientsStage = ClientsStage.DISABLED,
     **rest: Any,  # noqa: ANN401 - JSON
 ) -> Json:
     """Return the container of a broker that a script of the ConfigMap starts."""
+    options = f"{java_options(resources, spec.jvm)} {_CONNECT_OPTION}{java_tls_options(stage)}"
     return parts.container(
         "broker",
         cluster.rocketmq_image,
@@ -41,7 +44,7 @@ def broker_container(
         {**ports, "ha": names.BROKER_HA_PORT, "metrics": names.BROKER_METRICS_PORT},
         env=[
             *parts.pod_name_environment(),
-            {"name": "JAVA_OPT_EXT", "value": f"{java_options(resources, spec.jvm)} {_CONNECT_OPTION}"},
+            {"name": "JAVA_OPT_EXT", "value": options},
         ],
         resources=parts.resources(resources),
         startupProbe=parts.tcp_probe(names.BROKER_PORT, failures_max=parts.STARTUP_FAILURES_MAX, period_s=5),

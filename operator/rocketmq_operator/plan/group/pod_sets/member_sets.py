@@ -11,6 +11,13 @@ from rocketmq_operator.plan.common.objects import Json, Owner, belonging_labels,
 from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
 from rocketmq_operator.plan.group.pod_sets.containers import LOG_REPLICA
 from rocketmq_operator.plan.pods.volumes import claim_templates, with_volumes
+from rocketmq_operator.plan.tls.clients import (
+    ClientsStage,
+    annotated,
+    group_entry,
+    with_certificate,
+    without_dialling,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,13 @@ def member_pod(owner: Owner, container: Json, user: int, hosts: Mapping[str, str
 
 
 def stateful_set(
-    owner: Owner, spec: BrokerGroupSpec, pod_set: PodSet, replicas: int, pod: Json, configuration: str
+    owner: Owner,
+    spec: BrokerGroupSpec,
+    pod_set: PodSet,
+    replicas: int,
+    pod: Json,
+    configuration: str,
+    stage: ClientsStage = ClientsStage.DISABLED,
 ) -> Json:
     """Return a StatefulSet whose pods only the operator restarts.
 
@@ -68,13 +81,17 @@ def stateful_set(
         replicas: how many pods.
         pod: their spec.
         configuration: digest of what they read when they start.
+        stage: how far TLS with clients is.
     """
+    pod = with_certificate(pod, spec.cluster, group_entry(owner.name), stage)
     labels = pod_set.labels(owner, spec)
     apart_from = belonging_labels(spec.cluster, owner.name)
     brokers, storage = pod_set.are_brokers, pod_set.storage
     pod = with_volumes(pod, storage, brokers=brokers)
     claims = claim_templates(storage, apart_from, brokers=brokers)
     placed = parts.with_placement(pod, pod_set.placement, apart_from)
+    template = parts.pod_template(labels, configuration, placed)
+    seen = stage if brokers else without_dialling(stage)
     when_deleted = "Delete" if spec.deletion_policy is DeletionPolicy.DELETE else "Retain"
     return child(
         owner,
@@ -88,7 +105,7 @@ def stateful_set(
             "updateStrategy": {"type": "OnDelete"},
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": "Retain"},
             "selector": {"matchLabels": selector_labels(pod_set.component, pod_set.instance)},
-            "template": shaped(parts.pod_template(labels, configuration, placed), pod_set.shape),
+            "template": shaped(annotated(template, seen), pod_set.shape),
             **({"volumeClaimTemplates": claims} if claims else {}),
         },
     )

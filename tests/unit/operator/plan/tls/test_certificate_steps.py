@@ -28,7 +28,7 @@ HOSTS = frozenset({"main-controller-0.main-controller.shop.svc"})
 SPEC = TlsSpec()
 GIVEN = TlsSpec.model_validate({"authority": {"secretName": "mine"}})
 SECRET = "main-controller-tls"  # noqa: S105 - a Secret's name
-SECRETS = CertificateSecrets("main-ca", SECRET)
+SECRETS = CertificateSecrets("main-ca", SECRET, "main-member-tls")
 
 
 def authority(key: str, days: float = 1_000) -> CertificateFacts:
@@ -152,7 +152,7 @@ def test_a_given_authority_that_is_gone_is_noted_and_blocks_nothing() -> None:
 def test_the_condition_names_the_certificate_that_ends_first(
     found: ObservedTls, mode: TlsMode, status: str, reason: str
 ) -> None:
-    finding = certificates_finding(found, mode, SECRET, NOW)
+    finding = certificates_finding(found, mode, SECRETS, NOW)
     assert (finding.status, finding.reason) == (status, reason)
     if reason == "Expired":
         assert finding.message == f"n0.crt of Secret {SECRET} ended on 2026-01-01"

@@ -1,0 +1,107 @@
+"""TLS of an observed cluster with its clients: its stage, and the certificates that its pods need."""
+
+from rocketmq_operator.api.cluster import ClientsTls
+from rocketmq_operator.api.names import COMPONENT_LABEL
+from rocketmq_operator.api.proxy import ProxyMode
+from rocketmq_operator.plan.cluster.children import NAME_SERVER
+from rocketmq_operator.plan.cluster.listeners import ROUTE_FRONT
+from rocketmq_operator.plan.cluster.observed import ObservedCluster
+from rocketmq_operator.plan.cluster.proxies import PROXY
+from rocketmq_operator.plan.common import endpoints, names
+from rocketmq_operator.plan.common.objects import Live, ObjectKey
+from rocketmq_operator.plan.tls.clients import (
+    NAME_SERVER_ENTRY,
+    PROXY_ENTRY,
+    ROUTE_FRONT_ENTRY,
+    ClientsStage,
+    group_certificates,
+    is_at,
+    next_stage,
+    published_stage,
+    shared_certificate,
+    template_stage,
+    without_dialling,
+)
+from rocketmq_operator.plan.tls.controllers import TlsMode, all_in_template
+from rocketmq_operator.plan.tls.steps import CertificateSecrets
+
+_NEVER_DIALLING = frozenset({NAME_SERVER, "log-replica", ROUTE_FRONT})
+"""Components without a JVM that dials."""
+
+
+def certificate_secrets(cluster: str) -> CertificateSecrets:
+    """Return the names of a cluster's Secrets with certificates."""
+    return CertificateSecrets(
+        names.authority_secret(cluster),
+        names.controller_certificates(cluster),
+        names.member_certificates(cluster),
+    )
+
+
+def live_stage(observed: ObservedCluster) -> ClientsStage:
+    """Return the stage of TLS with clients that groups were told."""
+    trust = observed.children.get(ObjectKey("ConfigMap", names.trust(observed.owner.name)))
+    return published_stage(trust, _sets_of_clients(observed))
+
+
+def wanted_stage(observed: ObservedCluster, mode: TlsMode) -> ClientsStage:
+    """Return the stage of TLS with clients that the cluster should have now; `mode` is the controllers'."""
+    now, sets = live_stage(observed), _sets_of_clients(observed)
+    return next_stage(
+        observed.spec.tls,
+        now,
+        is_new=not sets,
+        is_certified=mode is not TlsMode.DISABLED
+        and member_hosts(observed).keys() <= observed.tls.members.keys(),
+        is_everywhere=_controllers_are_at(observed, now) and all(_is_at(live, now) for live in sets),
+    )
+
+
+def member_hosts(observed: ObservedCluster) -> dict[str, frozenset[str]]:
+    """Return the hosts of the certificates for clients, by entry; empty without TLS for them."""
+    owner, spec = observed.owner, observed.spec
+    if spec.tls.clients is ClientsTls.DISABLED and not live_stage(observed).has_certificates:
+        return {}
+    found = group_certificates(observed.group_services.values(), owner.namespace)
+    services = [live for key, live in observed.children.items() if key.kind == "Service"]
+    if not spec.name_servers.external:
+        own = [one for one in services if _component(one) == NAME_SERVER]
+        hosts = endpoints.name_server_hosts(owner.name, owner.namespace, spec)
+        found[NAME_SERVER_ENTRY] = shared_certificate(own, owner.namespace, hosts)
+    if spec.proxy.mode is ProxyMode.CLUSTER:
+        own = [one for one in services if _component(one) == PROXY]
+        found[PROXY_ENTRY] = shared_certificate(own, owner.namespace)
+    if spec.listeners:
+        own = [one for one in services if _component(one) == ROUTE_FRONT]
+        advertised = (one.advertised_host for one in spec.listeners if one.advertised_host)
+        found[ROUTE_FRONT_ENTRY] = shared_certificate(own, owner.namespace, advertised)
+    return found
+
+
+def _component(live: Live) -> str:
+    return str((live["metadata"].get("labels") or {}).get(COMPONENT_LABEL, ""))
+
+
+def _sets_of_clients(observed: ObservedCluster) -> list[Live]:
+    """Return the StatefulSets and Deployments whose pods serve clients."""
+    owner = observed.owner.name
+    own = (
+        ObjectKey("StatefulSet", names.name_servers(owner)),
+        ObjectKey("Deployment", names.proxies(owner)),
+    )
+    fronts = (names.route_front(owner, listener.name) for listener in observed.spec.listeners)
+    keys = (*own, *(ObjectKey("Deployment", name) for name in fronts))
+    found = [observed.children[key] for key in keys if key in observed.children]
+    return [*found, *observed.group_sets.values()]
+
+
+def _is_at(live: Live, stage: ClientsStage) -> bool:
+    return is_at(live, without_dialling(stage) if _component(live) in _NEVER_DIALLING else stage)
+
+
+def _controllers_are_at(observed: ObservedCluster, stage: ClientsStage) -> bool:
+    live = observed.children.get(ObjectKey("StatefulSet", names.controllers(observed.owner.name)))
+    if live is None:
+        return True
+    has_template = template_stage(live).has_certificates == stage.has_certificates
+    return has_template and all_in_template(live, observed.pods.values())
