@@ -10,6 +10,14 @@ A client that is reset sooner would dial the dead process again, and wait for it
 
 A flow that leads to any other host is never chosen, whatever address it dialled.
 
+What can be chosen depends on the node's data plane (`visibility`):
+
+| conntrack on this node | as with | can be reset |
+|---|---|---|
+| knows where Services lead | kube-proxy in the modes iptables, nftables and ipvs | both kinds |
+| knows connections to pods, and not where Services lead | Cilium without kube-proxy, over iptables | HA |
+| knows no connection | eBPF alone | none |
+
 This module does no I/O.
 """
 
@@ -47,6 +55,36 @@ class Flow:
     client: HostPort
     address: HostPort
     server: HostPort
+
+
+class Visibility(StrEnum):
+    """Which connections of this node conntrack knows; the value is what the agent logs."""
+
+    ALL = "conntrack knows this node's connections"
+    WITHOUT_SERVICES = (
+        "conntrack does not know where addresses of Services lead from this node: another data plane "
+        "translates addresses here, and only connections between members can be reset"
+    )
+    NONE = (
+        "conntrack does not know this node's own connections: another data plane "
+        "translates addresses here, and nothing can be reset on this node"
+    )
+
+
+def visibility(services: Mapping[str, str | None], hosts: Mapping[str, str | None]) -> Visibility | None:
+    """Return what conntrack knows, by connections that this node has just dialled; None if unknown.
+
+    Args:
+        services: by dialled address of a Service, the host that conntrack names for it; None if none.
+        hosts: the same by address that needs no translation.
+    """
+    if any(found is not None and not same_host(found, dialled) for dialled, found in services.items()):
+        return Visibility.ALL
+    sees_hosts = any(found is not None for found in hosts.values())
+    if services:
+        # Why: a data plane before conntrack leaves an entry of the translated connection only.
+        return Visibility.WITHOUT_SERVICES if sees_hosts else Visibility.NONE
+    return (Visibility.ALL if sees_hosts else Visibility.NONE) if hosts else None
 
 
 class FlowChoice:

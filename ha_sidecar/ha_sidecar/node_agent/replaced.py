@@ -109,11 +109,12 @@ def group_view(key: GroupName, info: ReplicasInfo) -> ConfirmedGroup:
 
 @dataclass(frozen=True, slots=True)
 class LocatedMember:
-    """A living member, and the confirmed host of its process."""
+    """A living member, the confirmed host of its process, and the address that clients use if another one."""
 
     group: GroupName
     id: int
     host: str
+    service: HostPort | None = None
 
 
 class ProcessBook:
@@ -136,7 +137,7 @@ class ProcessBook:
         for key in [key for key in self._processes if key[0] == view.key and key[1] not in present]:
             del self._processes[key]
         self._members[view.key] = tuple(
-            LocatedMember(view.key, member.id, member.process[0])
+            LocatedMember(view.key, member.id, member.process[0], _service(member))
             for member in view.members
             if member.alive and member.process is not None
         )
@@ -149,6 +150,10 @@ class ProcessBook:
     def living(self) -> Iterable[LocatedMember]:
         """Return the members that were alive when their group was last confirmed."""
         return [member for members in self._members.values() for member in members]
+
+    def services(self) -> list[HostPort]:
+        """Return the announced addresses of living members that are not those of their processes."""
+        return sorted({member.service for member in self.living() if member.service is not None})
 
     def living_hosts(self) -> Collection[str]:
         """Return the hosts on which a member was alive when its group was last confirmed."""
@@ -179,6 +184,14 @@ def judge(election: Election, view: ConfirmedGroup, book: ProcessBook) -> Replac
     if process[0] in book.living_hosts():
         return Refusal.SHARED_HOST
     return Replaced(election.group, election.epoch, election.old_id, election.old_address, process)
+
+
+def _service(member: ConfirmedMember) -> HostPort | None:
+    """Return the announced address if it is an IP address that needs translation."""
+    announced, process = member.announced, member.process
+    if announced is None or process is None or announced[0] == process[0] or not is_ip(announced[0]):
+        return None
+    return announced
 
 
 def is_ip(host: str) -> bool:

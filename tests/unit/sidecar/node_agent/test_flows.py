@@ -3,7 +3,16 @@
 import pytest
 
 from ha_sidecar.decisions.broker_facts import GroupName
-from ha_sidecar.node_agent.flows import TRIES_MAX, TRY_AGAIN_S, Flow, FlowChoice, FlowKind, same_host
+from ha_sidecar.node_agent.flows import (
+    TRIES_MAX,
+    TRY_AGAIN_S,
+    Flow,
+    FlowChoice,
+    FlowKind,
+    Visibility,
+    same_host,
+    visibility,
+)
 from ha_sidecar.node_agent.replaced import Replaced
 
 OLD, OLD_POD, NEW_POD = "10.96.0.11", "10.244.1.5", "10.244.2.5"
@@ -81,3 +90,25 @@ def test_a_flow_is_tried_a_few_times_with_pauses() -> None:
 def test_an_address_may_be_written_in_several_ways(one: str, other: str) -> None:
     assert same_host(one, other)
     assert not same_host(one, "10.0.0.2")
+
+
+CONTROLLER = {"10.244.0.4": "10.244.0.4"}
+
+
+@pytest.mark.parametrize(
+    ("services", "hosts", "expected"),
+    [
+        ({OLD: OLD_POD}, CONTROLLER, Visibility.ALL),
+        ({OLD: None, "10.96.0.12": NEW_POD}, {}, Visibility.ALL),
+        ({OLD: None}, CONTROLLER, Visibility.WITHOUT_SERVICES),
+        ({OLD: OLD}, CONTROLLER, Visibility.WITHOUT_SERVICES),
+        ({OLD: None}, {"10.244.0.4": None}, Visibility.NONE),
+        ({}, CONTROLLER, Visibility.ALL),
+        ({}, {"10.244.0.4": None}, Visibility.NONE),
+        ({}, {}, None),
+    ],
+)
+def test_what_conntrack_knows_follows_from_connections_just_dialled(
+    services: dict[str, str | None], hosts: dict[str, str | None], expected: Visibility | None
+) -> None:
+    assert visibility(services, hosts) is expected
