@@ -132,18 +132,20 @@ async def measured(
     Raises:
         KubeError: the group, the load or the fault failed, or the placement is not possible.
     """
+    if fault == AGAIN:
+        await group.until_fresh()
     before = await place(group, placement) if placement else await group.until_at_home()
     nodes = await nodes_of_pods(group.cluster)
     # The clients' node is not harmed: that of the log replica, unless the master was placed there.
     free = sorted(set(nodes.values()) - {nodes[before.master]})
     elsewhere = nodes.get(f"{group.name}-log-0", "")
     elsewhere = elsewhere if elsewhere in free else next(iter(free), nodes[before.master])
-    first = before.master
+    first = before
     beside = await lost_with(group, before.master) if fault in {FREEZE, CUT} else ()
     async with _client(group.cluster, image, name_server, f"load-{fault}-{number}", elsewhere) as clients:
         if fault == AGAIN:
             await asyncio.sleep(BEFORE_S)
-            before = await _succeeded(group, before)
+            first, before = await group.succeeded(before)
         harmed_node = nodes[before.master]
         watch = EndpointWatch(group.cluster, before.master)
         async with watch.watching(), without_provisioner():
@@ -160,7 +162,7 @@ async def measured(
             await _renew(group.cluster, before.master)
         cost, sends = await _account(clients, fault, group.until_whole, fault_ns)
     if fault == AGAIN:
-        await _renew(group.cluster, first)
+        await _renew(group.cluster, first.master)
     phases = await _phases(group, after, sends, fault_ns) | held
     if watch.moved_ns is not None:
         phases["endpoint"] = _ms(watch.moved_ns - fault_ns)
@@ -193,20 +195,6 @@ async def measured_plain(group: PlainGroup, image: str, fault: str, number: int)
             await _renew(group.cluster, before.master)
         cost, _ = await _account(clients, f"{fault}, plain", group.until_whole, fault_ns)
     return cost
-
-
-async def _succeeded(group: KubeGroup, before: GroupView) -> GroupView:
-    """Kill the master; return the whole group with its successor, to which its address leads.
-
-    Raises:
-        KubeError: the address was given back before the group was whole.
-    """
-    await inject(group, before.master, KILL, "", 0.0)
-    await group.until_epoch_above(before.epoch)
-    after = await group.until_whole()
-    if await group.served_by(before.master) != after.master:
-        raise KubeError(f"{before.master} has its address back already")
-    return after
 
 
 async def _renew(cluster: Cluster, pod: str) -> None:
