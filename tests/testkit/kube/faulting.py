@@ -232,10 +232,12 @@ async def _account(
     clients: _Clients, fault: str, until_whole: Callable[[], Awaitable[object]], fault_ns: int
 ) -> tuple[FaultCost, list[Send]]:
     """End the load, read back from the whole group, return the cost without phases, and all sends."""
+    stopped_ns = time.time_ns()
     stats = await clients.load.stop()
     sends = await clients.load.sends()
     await until_whole()
     read = await clients.load.read_back()
+    transactions = await clients.consumers.transactions_until(stopped_ns)
     received: list[Received] = await clients.consumers.received()
     cost = FaultCost(
         fault,
@@ -243,7 +245,7 @@ async def _account(
         stats.failed,
         stats.acknowledged,
         len(read.lost),
-        consumers=consumer_cost(sends, received, fault_ns - round(BEFORE_S * _NS_PER_S)),
+        consumers=consumer_cost(sends, received, fault_ns - round(BEFORE_S * _NS_PER_S), transactions),
     )
     return cost, sends
 
