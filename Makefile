@@ -17,6 +17,8 @@ RUNS ?= 3
 PLAIN_RUNS ?= 0
 FAULTS ?=
 PLACEMENTS ?=
+CLIENTS ?=
+COMPANIONS ?=
 SEEDS ?= 2000
 DAYS ?= 1
 PODS ?= 100
@@ -31,7 +33,7 @@ ORDER ?= 1
 WORKERS ?= 2
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit project_tools
 
-.PHONY: help setup demo test lint types images images-push images-join changelog e2e e2e-full bench bench-collector bench-controller bench-failover bench-ha bench-modes bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds lease-load fuzz raft-scenarios conformance chart docs docs-reference release clean
+.PHONY: help setup demo test lint types images images-push images-join changelog e2e e2e-full bench bench-clients bench-collector bench-controller bench-failover bench-ha bench-modes bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds lease-load fuzz raft-scenarios conformance chart docs docs-reference release clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -84,6 +86,10 @@ bench-controller: .venv/.ready ## measure our controllers and Java's in ROUNDS=3
 	@$(PYTHON) tests/bench/bench_controller.py --rounds $(ROUNDS)
 
 bench: bench-controller ## the same as bench-controller
+
+bench-clients: RUNS = 1
+bench-clients: .venv/.ready ## measure what a change of master costs clients of CLIENTS="4.9.7 5.1.1 5.2.0 5.5.0" (ROCKETMQ_VERSION= of the brokers, RUNS=1, FAULTS="kill stop pause switchover", COMPANIONS=1)
+	@$(PYTHON) tests/bench/bench_clients.py --brokers $(ROCKETMQ_VERSION) --runs $(RUNS) $(if $(CLIENTS),--clients $(CLIENTS)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(COMPANIONS),--companions)
 
 bench-collector: .venv/.ready ## measure collectors of PODS=100 pods, of a page of 100,000 series, and of 1,000 pods: CPU, memory
 	@$(PYTHON) tests/bench/bench_collector.py --pods $(PODS)
