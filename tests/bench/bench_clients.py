@@ -2,10 +2,10 @@
 
 Run it: `make bench-clients` (CLIENTS="4.9.7 5.1.1 5.2.0 5.5.0", ROCKETMQ_VERSION=5.5.0 for the brokers).
 Clients of one release after the other send to the same two brokers, while the master is killed, stopped,
-paused and killed as the operator does it, and switched over. Their times are their defaults, but they ask for routes every 0.2 s: on loopback the address of
-a dead master does not move. So a failover costs them what the client itself and the brokers make of it.
-COMPANIONS=1 puts a companion beside each broker, which holds the clients of a killed master and carries their
-sends.
+paused and killed as the operator does it, and switched over. Their times are their defaults, but they ask for
+routes every 0.2 s: on loopback the address of a dead master does not move. So a failover costs them what the
+client itself and the brokers make of it. COMPANIONS=1 puts a companion beside each broker, which holds the
+clients of a killed master and carries their sends.
 
 The same client against brokers of two releases shows whether a wait comes from the client or the broker.
 """
