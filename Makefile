@@ -18,6 +18,10 @@ PLAIN_RUNS ?= 0
 FAULTS ?=
 PLACEMENTS ?=
 CLIENTS ?=
+FULL_GC ?=
+HEAP ?=
+CPU ?=
+TIMEOUT_MS ?=
 COMPANIONS ?=
 SEEDS ?= 2000
 DAYS ?= 1
@@ -120,8 +124,8 @@ kill-rounds: .venv/.ready ## kill -9 members under load, ROUNDS=30 times (SEED=n
 	@$(PYTHON) -m testkit.kill_rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) --durability $(DURABILITY)
 
 lease-load: SECONDS = 3600
-lease-load: .venv/.ready ## let real brokers write for SECONDS=3600 under their write leases, and count leases that ran out
-	@LEASE_LOAD_S=$(SECONDS) $(PYTHON) -m pytest -q -s --log-cli-level=INFO tests/process/companion/test_write_lease.py -k neither_load
+lease-load: .venv/.ready ## let real brokers write for SECONDS=3600 under their write leases, and count failovers and leases that ran out (FULL_GC=5: seconds between forced full collections of HEAP=4g; CPU=0.2: share of the master; TIMEOUT_MS=5000)
+	@LEASE_LOAD_S=$(SECONDS) LEASE_LOAD_FULL_GC_S=$(FULL_GC) LEASE_LOAD_HEAP=$(or $(HEAP),$(if $(FULL_GC),4g)) LEASE_LOAD_CPU=$(CPU) LEASE_LOAD_TIMEOUT_MS=$(TIMEOUT_MS) $(PYTHON) -m pytest -q -s --log-cli-level=INFO tests/process/companion/test_write_lease.py -k neither_load
 
 fuzz: .venv/.ready ## fuzz every reader of untrusted bytes (SECONDS=20 for each reader, KEEP=1)
 	@$(PYTHON) -m testkit.fuzz --seconds $(SECONDS) $(if $(KEEP),--keep)
