@@ -266,13 +266,13 @@ class NodeAgent:
         return True
 
     def _choose(self, replaced: Replaced, choice: FlowChoice) -> Mapping[FlowKind, tuple[Flow, ...]]:
-        hosts = {replaced.process[0], replaced.announced[0]}
+        hosts = replaced.movable | {replaced.process[0]}
         flows = [flow for host in sorted(hosts) for flow in self._flows.flows_to(host)]
-        leads: dict[int, str] = {}
-        for port in choice.ports_to_probe(flows):
-            host = self._flows.leads_to((replaced.announced[0], port))
+        leads: dict[HostPort, str] = {}
+        for address in choice.addresses_to_probe(flows):
+            host = self._flows.leads_to(address)
             if host is not None:
-                leads[port] = host
+                leads[address] = host
         return choice.choose(flows, leads, time.monotonic())
 
     def _note(self, replaced: Replaced, kind: FlowKind, counts: ResetCounts, after_s: float) -> None:

@@ -4,7 +4,8 @@ A flow is one TCP connection as conntrack lists it: its client, the address that
 server that it leads to after translation. Two kinds are chosen:
 
     HA       dialled the HA port of the replaced master's process       at the election
-    CLIENT   dialled its announced address, and leads to its process    once that address leads elsewhere
+    CLIENT   dialled its announced address, or that of another member   once that address leads elsewhere
+             of its group, and leads to its process
 
 A client that is reset sooner would dial the dead process again, and wait for its connect timeout.
 
@@ -96,27 +97,26 @@ class FlowChoice:
         self._ha_ports: Final = frozenset(ha_ports)
         self._tries: Final[dict[Flow, tuple[int, float]]] = {}
 
-    def ports_to_probe(self, flows: Iterable[Flow]) -> tuple[int, ...]:
-        """Return the ports of the announced address that the replaced master's clients dialled."""
-        return tuple(sorted({flow.address[1] for flow in flows if self._is_client(flow)}))
+    def addresses_to_probe(self, flows: Iterable[Flow]) -> tuple[HostPort, ...]:
+        """Return the addresses at which clients dialled the replaced master."""
+        return tuple(sorted({flow.address for flow in flows if self._is_client(flow)}))
 
     def choose(
-        self, flows: Iterable[Flow], leads_to: Mapping[int, str], now_s: float
+        self, flows: Iterable[Flow], leads_to: Mapping[HostPort, str], now_s: float
     ) -> Mapping[FlowKind, tuple[Flow, ...]]:
         """Return the flows to reset now, by kind.
 
         Args:
             flows: the flows of this node; strangers' flows may be among them.
-            leads_to: by port of the announced address, the host that a new connection of this node reaches.
+            leads_to: by address, the host that a new connection of this node reaches.
             now_s: a monotonic time.
         """
         flows = [flow for flow in dict.fromkeys(flows) if self._may_try(flow, now_s)]
-        moved = {port for port, host in leads_to.items() if not same_host(host, self._replaced.process[0])}
+        dead = self._replaced.process[0]
+        moved = {address for address, host in leads_to.items() if not same_host(host, dead)}
         chosen = {
             FlowKind.HA: tuple(flow for flow in flows if self._is_ha(flow)),
-            FlowKind.CLIENT: tuple(
-                flow for flow in flows if self._is_client(flow) and flow.address[1] in moved
-            ),
+            FlowKind.CLIENT: tuple(flow for flow in flows if self._is_client(flow) and flow.address in moved),
         }
         return {kind: some for kind, some in chosen.items() if some}
 
@@ -139,10 +139,8 @@ class FlowChoice:
 
     def _is_client(self, flow: Flow) -> bool:
         replaced = self._replaced
-        return (
-            replaced.can_move
-            and same_host(flow.server[0], replaced.process[0])
-            and same_host(flow.address[0], replaced.announced[0])
+        return same_host(flow.server[0], replaced.process[0]) and any(
+            same_host(flow.address[0], host) for host in replaced.movable
         )
 
 

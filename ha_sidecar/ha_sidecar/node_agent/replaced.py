@@ -20,7 +20,7 @@ This module does no I/O.
 
 import ipaddress
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -75,6 +75,8 @@ class Replaced:
         epoch: the master epoch of its successor.
         announced: the address that leads to the successor sooner or later.
         process: the address of its own process, which does not answer.
+        others: announced hosts of the group's other members; one that was replaced shortly before may
+            have had its address lent to this master.
     """
 
     group: GroupName
@@ -82,11 +84,12 @@ class Replaced:
     id: int
     announced: HostPort
     process: HostPort
+    others: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
-    def can_move(self) -> bool:
-        """Whether the announced address can lead to another process."""
-        return self.announced[0] != self.process[0]
+    def movable(self) -> frozenset[str]:
+        """Return the hosts that may have led to its process and can lead to another one."""
+        return (self.others | {self.announced[0]}) - {self.process[0]}
 
 
 def group_view(key: GroupName, info: ReplicasInfo) -> ConfirmedGroup:
@@ -183,7 +186,9 @@ def judge(election: Election, view: ConfirmedGroup, book: ProcessBook) -> Replac
         return Refusal.HOST_NAME
     if process[0] in book.living_hosts():
         return Refusal.SHARED_HOST
-    return Replaced(election.group, election.epoch, election.old_id, election.old_address, process)
+    others = (member.announced for member in view.members if member.id != election.old_id)
+    hosts = frozenset(one[0] for one in others if one is not None and is_ip(one[0]))
+    return Replaced(election.group, election.epoch, election.old_id, election.old_address, process, hosts)
 
 
 def _service(member: ConfirmedMember) -> HostPort | None:

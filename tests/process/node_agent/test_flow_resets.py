@@ -47,8 +47,8 @@ def pass_over(node: SmallNode, version: Version) -> tuple[dict[FlowKind, ResetCo
         choice = FlowChoice(Replaced(GroupName("c1", "orders"), 7, 1, announced, process), (HA_PORT,))
         with contextlib.closing(NodeFlows()) as table:
             flows = [*table.flows_to(process[0]), *table.flows_to(announced[0])]
-            leads = {port: table.leads_to((announced[0], port)) for port in choice.ports_to_probe(flows)}
-            known = {port: host for port, host in leads.items() if host is not None}
+            leads = {address: table.leads_to(address) for address in choice.addresses_to_probe(flows)}
+            known = {address: host for address, host in leads.items() if host is not None}
             chosen = choice.choose(flows, known, time.monotonic())
             counts = {kind: table.reset(kind, some) for kind, some in chosen.items()}
         return counts, (time.monotonic() - started_s) * 1000
