@@ -25,7 +25,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from testkit.kube import plain
-from testkit.kube.faulting import AGAIN, CUT, FAULTS, FREEZE, ROLL, FaultCost, measured, measured_plain
+from testkit.kube.faulting import (
+    AGAIN,
+    CUT,
+    FAULTS,
+    FREEZE,
+    ROLL,
+    THREADS,
+    FaultCost,
+    measured,
+    measured_plain,
+)
 from testkit.kube.group import KubeGroup
 from testkit.kube.kubectl import Cluster, KubeError
 from testkit.kube.placement import PLACEMENTS
@@ -48,9 +58,10 @@ Measure = Callable[[int], Awaitable[FaultCost]]
 class Records:
     """The file with a line for each run; it grows, so that an interrupted benchmark keeps its runs."""
 
-    def __init__(self, path: Path) -> None:
-        """Take the file; its folder is made."""
+    def __init__(self, path: Path, threads: int) -> None:
+        """Take the file, whose folder is made, and the producer's threads."""
         self._path = path
+        self._threads = threads
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def add(self, cost: FaultCost) -> None:
@@ -58,6 +69,8 @@ class Records:
         line = {
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "load_average": round(os.getloadavg()[0], 1),
+            "threads": self._threads,
+            "proxy_mode": os.environ.get("PROXY_MODE", ""),
             **asdict(cost),
         }
         with self._path.open("a", encoding="utf-8") as file:
@@ -74,7 +87,10 @@ async def ours(
 
     def one(fault: str, placement: str) -> Measure:
         image, name_server = arguments.client_image, "main-nameserver:9876"
-        return lambda number: measured(group, image, name_server, fault, number, placement=placement)
+        threads = arguments.threads
+        return lambda number: measured(
+            group, image, name_server, fault, number, placement=placement, threads=threads
+        )
 
     cases = {fault: one(fault, "") for fault in faults}
     for placement in arguments.placements:
@@ -128,7 +144,7 @@ async def _all(cases: dict[str, Measure], runs: int, records: Records) -> tuple[
 
 async def run(kubeconfig: Path, arguments: argparse.Namespace, faults: Sequence[str]) -> int:
     """Measure and print; return 1 if ours lost an acknowledged message or a run failed."""
-    records = Records(arguments.out)
+    records = Records(arguments.out, arguments.threads)
     costs: list[FaultCost] = []
     problems = 0
     if arguments.runs:
@@ -251,6 +267,12 @@ def parser() -> argparse.ArgumentParser:
         type=int,
         default=0,
         help="how often each fault is done to plain RocketMQ (default: 0)",
+    )
+    made.add_argument(
+        "--threads",
+        type=int,
+        default=THREADS,
+        help=f"of our producer, each waiting for its answer (default: {THREADS})",
     )
     made.add_argument(
         "--client-image",

@@ -21,8 +21,8 @@ import org.apache.rocketmq.common.message.MessageExt;
  *
  * <p>With --transactions it also commits transactions on a topic of their own and receives them, and writes down both.
  *
- * <p>Options, each followed by its value: --name-server, --topic, --output (needed), --transactions (an output too). It
- * ends at SIGTERM.
+ * <p>Options, each followed by its value: --name-server, --topic, --output (needed), --transactions (an output too),
+ * --poll-name-server-ms (the client's default is 30 s). It ends at SIGTERM.
  */
 public final class Consume {
     private static final long NS_PER_S = 1_000_000_000L;
@@ -92,6 +92,10 @@ public final class Consume {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(kind + "-" + topic);
         consumer.setNamesrvAddr(options.get("--name-server"));
         consumer.setInstanceName(kind);
+        String pollMs = options.get("--poll-name-server-ms");
+        if (pollMs != null) {
+            consumer.setPollNameServerInterval(Integer.parseInt(pollMs));
+        }
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, "*");
         return consumer;

@@ -117,7 +117,14 @@ class EndpointWatch:
 
 
 async def measured(
-    group: KubeGroup, image: str, name_server: str, fault: str, number: int, *, placement: str = ""
+    group: KubeGroup,
+    image: str,
+    name_server: str,
+    fault: str,
+    number: int,
+    *,
+    placement: str = "",
+    threads: int = THREADS,
 ) -> FaultCost:
     """Do one fault to a whole group, addressed with its members, and wait until it is whole again.
 
@@ -128,6 +135,7 @@ async def measured(
         fault: one of `FAULTS`.
         number: of the run, for the names of its pods and topic.
         placement: the part that runs on the master's node; empty for any.
+        threads: of the producer, each waiting for its answer.
 
     Raises:
         KubeError: the group, the load or the fault failed, or the placement is not possible.
@@ -142,7 +150,8 @@ async def measured(
     elsewhere = elsewhere if elsewhere in free else next(iter(free), nodes[before.master])
     first = before
     beside = await lost_with(group, before.master) if fault in {FREEZE, CUT} else ()
-    async with _client(group.cluster, image, name_server, f"load-{fault}-{number}", elsewhere) as clients:
+    name = f"load-{fault}-{number}"
+    async with _client(group.cluster, image, name_server, name, elsewhere, threads) as clients:
         if fault == AGAIN:
             await asyncio.sleep(BEFORE_S)
             first, before = await group.succeeded(before)
@@ -212,12 +221,12 @@ class _Clients:
 
 @contextlib.asynccontextmanager
 async def _client(
-    cluster: Cluster, image: str, name_server: str, name: str, node: str
+    cluster: Cluster, image: str, name_server: str, name: str, node: str, threads: int = THREADS
 ) -> AsyncIterator[_Clients]:
     """Run the load and the consumers, in pods and on a topic of this name, on a node."""
     load = LoadPod(cluster, name, image, name_server, name)
     consumers = ConsumerPod(cluster, f"{name}-consumers", image, name_server, name)
-    settings = LoadSettings(threads=THREADS, rate=RATE)
+    settings = LoadSettings(threads=threads, rate=RATE)
     selector = {"kubernetes.io/hostname": node}
     try:
         await load.start(settings, node_selector=selector)
