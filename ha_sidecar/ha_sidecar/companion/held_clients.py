@@ -19,9 +19,9 @@ A send waits for a successor with a copy, and is carried there (`relaying`). So 
 either, for what it sends: it is disconnected when its sends are answered.
 
 A one-way send outlives its connection: its client expects no answer, and may end before the send is carried.
-A send that is not carried when the hold ends, or not answered by then, counts as lost. Other one-way requests
-are dropped: clients repeat them (offsets, every 5 s), or the next master asks for them (the end of a
-transaction).
+A send that is not carried when the hold ends, or not answered by then, counts as lost. So does the end of a
+transaction, for which the next master asks then. Other one-way requests are dropped: clients repeat them
+(offsets, every 5 s).
 
 The bytes of a client end at most that client: an unexpected exception is logged, and the others stay held.
 
@@ -46,7 +46,7 @@ from controller_core.remoting.errors import RemotingProtocolError, RemotingUsage
 from controller_core.remoting.frame import FrameBounds, FrameDecoder, encode
 from ha_sidecar import limits
 from ha_sidecar.address import HostPort
-from ha_sidecar.companion.relaying import SENDS, SendRelay
+from ha_sidecar.companion.relaying import SENDS, SendRelay, is_oneway_carried
 
 RECEIVE_BYTES: Final = 1 << 16
 WAKES_MAX: Final = 16
@@ -107,7 +107,7 @@ class HeldClient:
             if command.is_response:
                 continue
             if command.is_oneway:
-                if command.code in SENDS:
+                if is_oneway_carried(command):
                     self._oneways.append(command)
                 continue
             self._can_go = self._can_go and command.version > VERSION_V5_3_1
