@@ -68,7 +68,8 @@ public final class Consume {
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         String topic = options.get("--topic") + TRANSACTIONS;
-        new Transactions(options.get("--name-server"), topic, key -> note(key, false)).start();
+        String pollMs = options.get("--poll-name-server-ms");
+        new Transactions(options.get("--name-server"), topic, pollMs, key -> note(key, false)).start();
         consumer.start();
     }
 

@@ -27,13 +27,16 @@ final class Transactions implements TransactionListener {
         void committed(String key);
     }
 
-    Transactions(String nameServer, String topic, Told told) {
+    Transactions(String nameServer, String topic, String pollMs, Told told) {
         this.topic = topic;
         this.told = told;
         this.producer = new TransactionMQProducer("transactions-" + topic);
         producer.setNamesrvAddr(nameServer);
         producer.setInstanceName("transactions");
         producer.setTransactionListener(this);
+        if (pollMs != null) {
+            producer.setPollNameServerInterval(Integer.parseInt(pollMs));
+        }
     }
 
     /** Start, and return when the first transaction was taken, so that the topic exists. */
