@@ -64,9 +64,11 @@ async def set_mode(wanted: ProxyMode) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Set the mode that is named; return the exit status."""
-    wanted = next((one for one in PROXY_MODES if list(arguments) == [one]), None)
+    named = " ".join(arguments)
+    modes: dict[str, ProxyMode] = {one: one for one in PROXY_MODES}
+    wanted = modes.get(named)
     if wanted is None:
-        sys.stderr.write(f"invalid mode {' '.join(arguments)!r} (expected {' or '.join(PROXY_MODES)})\n")
+        sys.stderr.write(f"invalid mode {named!r} (expected {' or '.join(PROXY_MODES)})\n")
         return 2
     asyncio.run(set_mode(wanted))
     return 0

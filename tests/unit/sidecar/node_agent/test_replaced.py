@@ -42,6 +42,7 @@ def book(*views: ConfirmedGroup) -> ProcessBook:
 def test_a_master_replaced_for_silence_is_found_by_its_last_process() -> None:
     found = judge(ELECTION, AFTER, book(BEFORE, AFTER))
     assert found == Replaced(ORDERS, 7, 1, OLD, OLD_POD)
+    assert isinstance(found, Replaced)
     assert found.movable == {OLD[0], NEW[0]}, "its own address, and one that may have been lent to it"
 
 
