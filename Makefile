@@ -17,6 +17,13 @@ RUNS ?= 3
 PLAIN_RUNS ?= 0
 FAULTS ?=
 PLACEMENTS ?=
+THREADS ?=
+CLIENTS ?=
+FULL_GC ?=
+HEAP ?=
+CPU ?=
+TIMEOUT_MS ?=
+COMPANIONS ?=
 SEEDS ?= 2000
 DAYS ?= 1
 PODS ?= 100
@@ -31,7 +38,7 @@ ORDER ?= 1
 WORKERS ?= 2
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit project_tools
 
-.PHONY: help setup demo test lint types images images-push images-join changelog e2e e2e-full bench bench-collector bench-controller bench-failover bench-ha bench-modes bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds lease-load fuzz raft-scenarios conformance chart docs docs-reference release clean
+.PHONY: help setup demo test lint types images images-push images-join changelog e2e e2e-full bench bench-clients bench-collector bench-controller bench-failover bench-ha bench-modes bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds lease-load fuzz raft-scenarios conformance chart docs docs-reference release clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -76,14 +83,18 @@ e2e: .venv/.ready ## test on a real Kubernetes: the cluster of KUBECONFIG, or on
 e2e-full: .venv/.ready ## e2e and the longer tests: changes, growth, lost volumes, deletion
 	@E2E_RUN=full scripts/e2e
 
-bench-failover: .venv/.ready ## measure the cost of losing a master on a real Kubernetes (RUNS=3, PLAIN_RUNS=0, FAULTS="kill delete freeze cut again roll", PLACEMENTS="controllers operator log-replica name-server dns"); each run in OUT=out
-	@E2E_RUN=bench scripts/e2e --runs $(RUNS) --plain-runs $(PLAIN_RUNS) $(if $(FAULTS),--faults $(FAULTS)) $(if $(PLACEMENTS),--placements $(PLACEMENTS)) --out $(OUT)/bench_failover.jsonl
+bench-failover: .venv/.ready ## measure the cost of losing a master on a real Kubernetes (RUNS=3, PLAIN_RUNS=0, FAULTS="kill delete freeze cut again roll", PLACEMENTS="controllers operator log-replica name-server dns", THREADS=4 of the producer, PROXY_MODE=nftables); each run in OUT=out
+	@E2E_RUN=bench scripts/e2e --runs $(RUNS) --plain-runs $(PLAIN_RUNS) $(if $(FAULTS),--faults $(FAULTS)) $(if $(PLACEMENTS),--placements $(PLACEMENTS)) $(if $(THREADS),--threads $(THREADS)) --out $(OUT)/bench_failover.jsonl
 
 bench-controller: ROUNDS = 3
 bench-controller: .venv/.ready ## measure our controllers and Java's in ROUNDS=3 turns: requests, elections, restart, growth
 	@$(PYTHON) tests/bench/bench_controller.py --rounds $(ROUNDS)
 
 bench: bench-controller ## the same as bench-controller
+
+bench-clients: RUNS = 1
+bench-clients: .venv/.ready ## measure what a change of master costs clients of CLIENTS="4.9.7 5.1.1 5.2.0 5.5.0" (ROCKETMQ_VERSION= of the brokers, RUNS=1, FAULTS="kill stop pause switchover", COMPANIONS=1)
+	@$(PYTHON) tests/bench/bench_clients.py --brokers $(ROCKETMQ_VERSION) --runs $(RUNS) $(if $(CLIENTS),--clients $(CLIENTS)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(COMPANIONS),--companions)
 
 bench-collector: .venv/.ready ## measure collectors of PODS=100 pods, of a page of 100,000 series, and of 1,000 pods: CPU, memory
 	@$(PYTHON) tests/bench/bench_collector.py --pods $(PODS)
@@ -114,8 +125,8 @@ kill-rounds: .venv/.ready ## kill -9 members under load, ROUNDS=30 times (SEED=n
 	@$(PYTHON) -m testkit.kill_rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) --durability $(DURABILITY)
 
 lease-load: SECONDS = 3600
-lease-load: .venv/.ready ## let real brokers write for SECONDS=3600 under their write leases, and count leases that ran out
-	@LEASE_LOAD_S=$(SECONDS) $(PYTHON) -m pytest -q -s --log-cli-level=INFO tests/process/companion/test_write_lease.py -k neither_load
+lease-load: .venv/.ready ## let real brokers write for SECONDS=3600 under their write leases, and count failovers and leases that ran out (FULL_GC=5: seconds between forced full collections of HEAP=4g; CPU=0.2: share of the master; TIMEOUT_MS=5000)
+	@LEASE_LOAD_S=$(SECONDS) LEASE_LOAD_FULL_GC_S=$(FULL_GC) LEASE_LOAD_HEAP=$(or $(HEAP),$(if $(FULL_GC),4g)) LEASE_LOAD_CPU=$(CPU) LEASE_LOAD_TIMEOUT_MS=$(TIMEOUT_MS) $(PYTHON) -m pytest -q -s --log-cli-level=INFO tests/process/companion/test_write_lease.py -k neither_load
 
 fuzz: .venv/.ready ## fuzz every reader of untrusted bytes (SECONDS=20 for each reader, KEEP=1)
 	@$(PYTHON) -m testkit.fuzz --seconds $(SECONDS) $(if $(KEEP),--keep)

@@ -2,7 +2,8 @@
 
 Run it: `make bench-failover` (RUNS=10, FAULTS="kill delete freeze cut again roll"). It installs as
 README says where the namespace is empty, uses the group that is there otherwise, and prints one line a
-fault and two tables at the end: what a producer and what push consumers notice. Freezing and cutting
+fault and three tables at the end: what a producer notices, when each phase ended, and what push consumers
+notice, of whom one receives transactions that are committed all the time. Freezing and cutting
 need a cluster whose nodes can be harmed (RMQHA_KUBE_STACK). PLAIN_RUNS=3 measures plain RocketMQ with
 its own controller beside, afterwards on the same cluster, with the same clients, load and CPU.
 
@@ -24,7 +25,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from testkit.kube import plain
-from testkit.kube.faulting import AGAIN, CUT, FAULTS, FREEZE, ROLL, FaultCost, measured, measured_plain
+from testkit.kube.faulting import (
+    AGAIN,
+    CUT,
+    FAULTS,
+    FREEZE,
+    ROLL,
+    THREADS,
+    FaultCost,
+    measured,
+    measured_plain,
+)
 from testkit.kube.group import KubeGroup
 from testkit.kube.kubectl import Cluster, KubeError
 from testkit.kube.placement import PLACEMENTS
@@ -34,6 +45,10 @@ from testkit.kube.stack import tool
 PROBLEMS_SHOWN_MAX = 5
 OUT = Path("out/bench_failover.jsonl")
 _PHASES = ("held", "suspected", "elected", "endpoint", "role taken", "two copies", "released", "first ack")
+_PHASE_COLUMNS = (
+    *(("held",), ("suspected", "elected"), ("endpoint",)),
+    *(("role taken", "two copies"), ("released",), ("first ack",)),
+)
 
 
 Measure = Callable[[int], Awaitable[FaultCost]]
@@ -43,9 +58,10 @@ Measure = Callable[[int], Awaitable[FaultCost]]
 class Records:
     """The file with a line for each run; it grows, so that an interrupted benchmark keeps its runs."""
 
-    def __init__(self, path: Path) -> None:
-        """Take the file; its folder is made."""
+    def __init__(self, path: Path, threads: int) -> None:
+        """Take the file, whose folder is made, and the producer's threads."""
         self._path = path
+        self._threads = threads
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def add(self, cost: FaultCost) -> None:
@@ -53,6 +69,8 @@ class Records:
         line = {
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "load_average": round(os.getloadavg()[0], 1),
+            "threads": self._threads,
+            "proxy_mode": os.environ.get("PROXY_MODE", ""),
             **asdict(cost),
         }
         with self._path.open("a", encoding="utf-8") as file:
@@ -69,7 +87,10 @@ async def ours(
 
     def one(fault: str, placement: str) -> Measure:
         image, name_server = arguments.client_image, "main-nameserver:9876"
-        return lambda number: measured(group, image, name_server, fault, number, placement=placement)
+        threads = arguments.threads
+        return lambda number: measured(
+            group, image, name_server, fault, number, placement=placement, threads=threads
+        )
 
     cases = {fault: one(fault, "") for fault in faults}
     for placement in arguments.placements:
@@ -123,7 +144,7 @@ async def _all(cases: dict[str, Measure], runs: int, records: Records) -> tuple[
 
 async def run(kubeconfig: Path, arguments: argparse.Namespace, faults: Sequence[str]) -> int:
     """Measure and print; return 1 if ours lost an acknowledged message or a run failed."""
-    records = Records(arguments.out)
+    records = Records(arguments.out, arguments.threads)
     costs: list[FaultCost] = []
     problems = 0
     if arguments.runs:
@@ -132,7 +153,7 @@ async def run(kubeconfig: Path, arguments: argparse.Namespace, faults: Sequence[
     if arguments.plain_runs:
         others, more = await beside(kubeconfig, arguments, faults, records)
         costs, problems = costs + others, problems + more
-    for line in (*table(costs), "", *consumers_table(costs)):
+    for line in (*table(costs), "", *phases_table(costs), "", *consumers_table(costs)):
         _say(line)
     return 1 if problems or lost else 0
 
@@ -142,7 +163,8 @@ def _line(cost: FaultCost) -> str:
     seen = cost.consumers
     noticed = (
         f"; consumers: stall {seen.stall_ms:.0f} and {seen.ordered_stall_ms:.0f} ms, "
-        f"{seen.duplicates} twice, {seen.disordered} out of order"
+        f"{seen.duplicates} twice, {seen.disordered} out of order, "
+        f"transactions {seen.transaction_ms:.0f} ms, {seen.open_transactions} open"
         if seen
         else ""
     )
@@ -154,28 +176,39 @@ def _line(cost: FaultCost) -> str:
 
 
 def table(costs: list[FaultCost]) -> list[str]:
-    """Return the table that the documents show: medians, and the worst gap."""
-    lines = _head(
-        ("fault", "runs", "gap, median", "gap, worst", "failed sends", "acknowledged, lost", *_PHASES)
-    )
+    """Return the table of what a producer noticed: medians, worst gaps, and sums."""
+    lines = _head(("fault", "runs", "gap, median", "gap, worst", "failed sends", "acknowledged, lost"))
     for fault, chosen in _by_fault(costs):
         gaps = [cost.gap_ms for cost in chosen]
-        phases = []
-        for name in _PHASES:
-            seen = [cost.phases_ms[name] for cost in chosen if name in cost.phases_ms]
-            phases.append(f"{statistics.median(seen):.0f} ms" if seen else "-")
         lines.append(
             f"| {fault} | {len(chosen)} | {statistics.median(gaps):.0f} ms | {max(gaps):.0f} ms | "
             f"{sum(cost.failed for cost in chosen)} | {sum(cost.acknowledged for cost in chosen)}, "
-            f"{sum(cost.lost for cost in chosen)} | {' | '.join(phases)} |"
+            f"{sum(cost.lost for cost in chosen)} |"
         )
     return lines
 
 
+def phases_table(costs: list[FaultCost]) -> list[str]:
+    """Return the table of the phases: medians, in milliseconds after the fault."""
+    lines = _head(("fault", *(", ".join(names) for names in _PHASE_COLUMNS)))
+    for fault, chosen in _by_fault(costs):
+        cells = [", ".join(_median(chosen, name) for name in names) for names in _PHASE_COLUMNS]
+        lines.append(f"| {fault} | {' | '.join(cells)} |")
+    return lines
+
+
+def _median(costs: list[FaultCost], phase: str) -> str:
+    seen = [cost.phases_ms[phase] for cost in costs if phase in cost.phases_ms]
+    return f"{statistics.median(seen):.0f}" if seen else "-"
+
+
 def consumers_table(costs: list[FaultCost]) -> list[str]:
-    """Return the table of what consumers noticed: medians, worst stalls, and sums."""
+    """Return the table of what consumers noticed: medians, worst times, and sums."""
     lines = _head(
-        ("fault", "runs", "stall, median", "stall, worst", "ordered: stall, worst", "twice", "out of order")
+        (
+            *("fault", "runs", "stall, median", "stall, worst", "ordered: stall, worst"),
+            *("twice, out of order", "transaction, worst", "open transactions"),
+        )
     )
     for fault, chosen in _by_fault(costs):
         seen = [cost.consumers for cost in chosen if cost.consumers is not None]
@@ -184,7 +217,9 @@ def consumers_table(costs: list[FaultCost]) -> list[str]:
             lines.append(
                 f"| {fault} | {len(seen)} | {statistics.median(stalls):.0f} ms | {max(stalls):.0f} ms | "
                 f"{max(one.ordered_stall_ms for one in seen):.0f} ms | "
-                f"{sum(one.duplicates for one in seen)} | {sum(one.disordered for one in seen)} |"
+                f"{sum(one.duplicates for one in seen)}, {sum(one.disordered for one in seen)} | "
+                f"{max(one.transaction_ms for one in seen):.0f} ms | "
+                f"{sum(one.open_transactions for one in seen)} |"
             )
     return lines
 
@@ -232,6 +267,12 @@ def parser() -> argparse.ArgumentParser:
         type=int,
         default=0,
         help="how often each fault is done to plain RocketMQ (default: 0)",
+    )
+    made.add_argument(
+        "--threads",
+        type=int,
+        default=THREADS,
+        help=f"of our producer, each waiting for its answer (default: {THREADS})",
     )
     made.add_argument(
         "--client-image",

@@ -11,9 +11,9 @@ import time
 
 import pytest
 
-from testkit.kube.group import BROKER_CONTAINER
+from testkit.kube.group import BROKER_CONTAINER, GroupView
 from testkit.kube.kubectl import Json, KubeError, until
-from testkit.kube.pods.load_pod import ONE_OF_EACH_THREAD, LoadPod
+from testkit.kube.pods.load_pod import FAILOVER_GAP_S_MAX, LoadPod
 from testkit.kube.release import ROCKETMQ_IMAGE, Release, measure
 from testkit.kube.stack import api_server_stopped, dns_stopped, kill_java_of, tool, without_provisioner
 
@@ -26,10 +26,9 @@ API_SERVER_STOPPED_S = 40.0
 """Longer than a client's route poll: no address moves in that time."""
 HANDED_OVER_S_MAX = 5.0
 DNS_FORGOTTEN_S = 31.0
-AGAIN_GAP_S_MAX = 2.5
-"""It was 2.8 s and more while notices and slaves reached the second successor at the address that
-led to its dead predecessor."""
 MEASURED_S = 20.0
+BUSY_RERUNS = 2
+"""Other work on the machine may cost a failover its time; a fault of ours costs it each time."""
 PAGE_BYTES_MAX = 1 << 20
 RECORD_MEASURED_S_MAX = 60.0
 """The operator asks 10 s after a change at the earliest, and makes a pass every 10 s."""
@@ -64,6 +63,7 @@ async def test_members_have_nodes_and_volumes_of_their_own_and_brokers_the_publi
     assert [claim["status"]["phase"] for claim in claims] == ["Bound"] * 3
 
 
+@pytest.mark.flaky(reruns=BUSY_RERUNS)
 async def test_a_killed_master_costs_no_acknowledged_message_and_little_time(
     release: Release, load: LoadPod
 ) -> None:
@@ -76,7 +76,7 @@ async def test_a_killed_master_costs_no_acknowledged_message_and_little_time(
     assert await group.served_by(before.master) == after.master
 
     await asyncio.sleep(10.0)
-    await load.stop_without_loss()
+    await load.stop_without_loss(gap_s_max=FAILOVER_GAP_S_MAX, failed_max=0)
 
     record = (await group.records())[0]
     assert record["spec"]["from"] == before.master
@@ -89,26 +89,28 @@ async def test_a_killed_master_costs_no_acknowledged_message_and_little_time(
     await group.until_at_home()
 
 
+@pytest.fixture
+async def fresh(release: Release) -> GroupView:
+    """Wait for a group whose brokers Kubernetes starts again without delay."""
+    return await release.group.until_fresh()
+
+
+@pytest.mark.flaky(reruns=BUSY_RERUNS)
 async def test_a_successor_that_is_killed_while_it_has_its_predecessor_s_address_costs_as_little(
-    release: Release, load: LoadPod
+    release: Release, fresh: GroupView, load: LoadPod
 ) -> None:
     group = release.group
-    first = await group.until_at_home()
     await asyncio.sleep(5.0)
-    await group.kill_java(first.master)
-    await group.until_epoch_above(first.epoch)
-    second = await group.until_whole()
-    assert await group.served_by(first.master) == second.master, (
-        "clients of the first still come to the second"
-    )
+    first, second = await group.succeeded(fresh)
     await group.kill_java(second.master)
     third = await group.until_epoch_above(second.epoch)
     assert third.master == first.master
     await asyncio.sleep(10.0)
-    await load.stop_without_loss(gap_s_max=AGAIN_GAP_S_MAX, failed_max=2 * ONE_OF_EACH_THREAD)
+    await load.stop_without_loss(gap_s_max=FAILOVER_GAP_S_MAX, failed_max=0)
     await group.until_at_home()
 
 
+@pytest.mark.flaky(reruns=BUSY_RERUNS)
 async def test_a_deleted_master_leaves_its_group_without_loss_and_hardly_a_send_fails(
     release: Release, load: LoadPod
 ) -> None:
@@ -123,7 +125,7 @@ async def test_a_deleted_master_leaves_its_group_without_loss_and_hardly_a_send_
         await asyncio.sleep(10.0)
     # By its preStop it ends with nothing that its successor lacks, and its companion holds
     # the clients until that serves.
-    await load.stop_without_loss(failed_max=ONE_OF_EACH_THREAD)
+    await load.stop_without_loss(gap_s_max=FAILOVER_GAP_S_MAX, failed_max=0)
     await group.until_whole()
 
 

@@ -19,7 +19,7 @@ from controller_core.remoting.frame import FrameBounds, FrameDecoder, encode
 from controller_core.tls.serving import ServerTls
 from controller_core.tls.streams import PlainStream, Stream, TlsStream
 from ha_sidecar import limits
-from ha_sidecar.companion.relaying import SENDS
+from ha_sidecar.companion.relaying import SENDS, is_oneway_carried
 
 MEMBERS_CODES: Final = range(900, 1100)
 """Requests among brokers, log replicas and controllers.
@@ -86,7 +86,7 @@ class HeldClient:
             if command.is_response:
                 continue
             if command.is_oneway:
-                if command.code in SENDS:
+                if is_oneway_carried(command):
                     self._oneways.append(command)
                 continue
             self._can_go = self._can_go and command.version > VERSION_V5_3_1

@@ -19,9 +19,9 @@ A send waits for a successor with a copy, and is carried there (`relaying`). So 
 either, for what it sends: it is disconnected when its sends are answered.
 
 A one-way send outlives its connection: its client expects no answer, and may end before the send is carried.
-A send that is not carried when the hold ends, or not answered by then, counts as lost. Other one-way requests
-are dropped: clients repeat them (offsets, every 5 s), or the next master asks for them (the end of a
-transaction).
+A send that is not carried when the hold ends, or not answered by then, counts as lost. So does the end of a
+transaction, for which the next master asks then. Other one-way requests are dropped: clients repeat them
+(offsets, every 5 s).
 
 The bytes of a client end at most that client: an unexpected exception is logged, and the others stay held.
 

@@ -11,7 +11,8 @@ the same address.
     binding    the broker's port; in use while the broker lives (it ends idle ones in 2 min), and for a moment
                while it dies (`ClientHold._bound`)
     holding    until the controllers name a successor with enough copies
-    relaying   until that master answers at the address that clients come to, or `hold_ms` are over
+    relaying   until that master answers at the address that clients come to, and the address of another
+               broker that this one replaced leads elsewhere too, or `hold_ms` are over
     late       for `LATE_S` more, if `hold_ms` allow it, sends are still carried, and all else is sent away:
                each node learns of the new route by itself, and no client may be sent away twice in one try
     closing    all is sent away, for `LATE_S_MIN`, and then the port is free
@@ -39,10 +40,12 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum, auto
 from typing import Final
 
 from controller_core.access.signing import Sign
 from controller_core.channel.asking import Asker, AskError
+from controller_core.channel.errors import ConnectionClosedError
 from controller_core.channel.refusals import RefusalLog
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.codes import RequestCode
@@ -52,7 +55,12 @@ from ha_sidecar.address import HostPort
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.companion.held_clients import WAKES_MAX, HeldClients
 from ha_sidecar.companion.hold_port import HoldPort, listening
-from ha_sidecar.decisions.broker_facts import GroupFacts, master_client_address, master_process_address
+from ha_sidecar.decisions.broker_facts import (
+    GroupFacts,
+    master_client_address,
+    master_process_address,
+    parsed_address,
+)
 
 DIAL_WITHIN_S: Final = 1.0
 DIAL_AGAIN_S: Final = 0.2
@@ -111,14 +119,35 @@ async def is_settled(
             return False
         if (successor := master_process_address(now)) is not None:
             on_successor(successor)
-    serves = await _serves(address, before, sign)
-    if serves and now is None:
+    if await _found_at(address, before, sign) is not _Found.SUCCESSOR:
+        return False
+    if now is None:
         on_successor(address)
-    return serves
+    return not await _is_lent(before, sign)
 
 
-async def _serves(address: HostPort, before: GroupFacts, sign: Sign | None) -> bool:
-    """Ask at the address that the dead master announced whether a master answers there that acknowledges.
+class _Found(Enum):
+    """What answers at an address: a master that acknowledges, nothing but an end as here, or any other."""
+
+    SUCCESSOR = auto()
+    END = auto()
+    OTHER = auto()
+
+
+async def _is_lent(before: GroupFacts, sign: Sign | None) -> bool:
+    """Say whether the address of another member still leads here, where questions of members are ended.
+
+    The dead master may have had the address of a broker that it had replaced a moment before. kube-proxy
+    writes its rules at most once per second, so it may lead the two addresses away a second apart.
+    """
+    others = (other_address for broker_id, other_address, _ in before.others if broker_id != before.master_id)
+    addresses = [address for text in others if (address := parsed_address(text)) is not None]
+    found = await asyncio.gather(*(_found_at(address, before, sign) for address in addresses))
+    return _Found.END in found
+
+
+async def _found_at(address: HostPort, before: GroupFacts, sign: Sign | None) -> _Found:
+    """Ask at an address that clients use whether a master answers there that acknowledges.
 
     A new connection each time: where one leads to is decided when it is made. One that still leads here is
     ended.
@@ -128,15 +157,16 @@ async def _serves(address: HostPort, before: GroupFacts, sign: Sign | None) -> b
         async with asyncio.timeout(ANSWER_WITHIN_S):
             answer = await asker.ask(RequestCode.GET_BROKER_HA_STATUS)
         _refusals.answered(f"{address[0]}:{address[1]}")
-        return acknowledges(HARuntimeInfo.decode(answer.body), before)
+        serves = acknowledges(HARuntimeInfo.decode(answer.body), before)
     except AskError as error:
         if error.is_refusal:
             _refusals.refused(f"{address[0]}:{address[1]}", str(error))
-        return False
+        return _Found.END if isinstance(error.__cause__, ConnectionClosedError) else _Found.OTHER
     except (RemotingProtocolError, TimeoutError):
-        return False
+        return _Found.OTHER
     finally:
         asker.close()
+    return _Found.SUCCESSOR if serves else _Found.OTHER
 
 
 class ClientHold:

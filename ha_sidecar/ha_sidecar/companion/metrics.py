@@ -110,7 +110,11 @@ def _counts(known: CompanionState) -> Iterable[tuple[str, str, int]]:
         )
         yield "pop_checkpoints_put_back", "Checkpoints of such messages put back", known.pop_put_back
     if known.held_oneways is not None and known.held_oneways_lost is not None:
-        yield "held_oneway_sends", "One-way sends that came while clients were held", known.held_oneways
+        yield (
+            "held_oneway_sends",
+            "One-way sends, commits and rollbacks that came while clients were held",
+            known.held_oneways,
+        )
         yield "held_oneway_sends_lost", "Those of them that no successor answered", known.held_oneways_lost
 
 

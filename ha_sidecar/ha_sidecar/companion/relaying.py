@@ -11,18 +11,19 @@ that follow each other without a pause. The relay repeats the send.
 
 A one-way send is carried as a request that wants an answer: a successor that refuses a one-way send says
 nothing, and the message would be gone. Its answer ends here, as its client expects none (`SendRelay.ask` with
-the client None).
+the client None). So is a commit or a rollback, which clients send one-way to the broker that took the
+message: without it the transaction stays open until the new master asks, which it does every 30 s.
 
 The relay writes a send again, with an opaque of its own. That can fail: a JSON header with numbers in place
 of texts grows, and a frame near the bound then passes it. Such a send is not carried; `SendRelay.ask` returns
 it, and nothing of it was stored.
 
-Never: stores anything, invents answers, repeats a send that may have been stored, carries other requests: a
+Never: stores anything, invents answers, repeats what may have been stored, carries other requests: a
 consumer's long poll would hang on a connection that is about to end. Messages that came this way name the
 companion's host as the one they were born on.
 
-Source: SendMessageProcessor.java (rejectRequest, handlePutMessageResult), NettyRemotingAbstract.java
-(REJECTREQUEST) 5.5.0.
+Source: SendMessageProcessor.java (rejectRequest, handlePutMessageResult), EndTransactionProcessor.java,
+MessageSysFlag.java, NettyRemotingAbstract.java (REJECTREQUEST) 5.5.0.
 """
 
 import contextlib
@@ -56,10 +57,29 @@ NOT_ENOUGH_COPIES: Final = "in-sync replicas not enough"
 """What a master's SYSTEM_ERROR says when it refused before it wrote."""
 
 
-def is_refused_for_now(answer: RemotingCommand) -> bool:
-    """Say whether an answer to a send means that nothing was stored, and that this will pass."""
+_TRANSACTION_ENDS: Final = frozenset({"8", "12"})
+"""Of a commit and a rollback; a broker does not answer a request that says neither."""
+
+
+def is_oneway_carried(command: RemotingCommand) -> bool:
+    """Say whether a one-way request is carried: a send, or the end of a transaction."""
+    if command.code == RequestCode.END_TRANSACTION:
+        return (command.ext or {}).get("commitOrRollback") in _TRANSACTION_ENDS
+    return command.code in SENDS
+
+
+def is_refused_for_now(answer: RemotingCommand, asked: int) -> bool:
+    """Say whether an answer to a request means that nothing was stored, and that this will pass.
+
+    Args:
+        answer: the successor's.
+        asked: code of the request.
+    """
     if answer.code == ResponseCode.SYSTEM_ERROR:
         return NOT_ENOUGH_COPIES in (answer.remark or "")
+    if asked == RequestCode.END_TRANSACTION and answer.code == ResponseCode.SLAVE_NOT_AVAILABLE:
+        # It is not master yet. After a send this code means that no slave has the message in time.
+        return True
     return answer.code in (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE)
 
 
@@ -151,7 +171,7 @@ class SendRelay(Generic[C]):
             found = self._asked.pop(answer.opaque, None)
             if found is None or not answer.is_response:
                 continue
-            if is_refused_for_now(answer):
+            if is_refused_for_now(answer, found[1].code):
                 self._again_s = self.again_s or time.monotonic() + AGAIN_S
                 self._again.append(found)
             else:

@@ -107,7 +107,7 @@ class GroupFacts:
 
 def master_client_address(group: GroupFacts | None) -> HostPort | None:
     """Return the address at which clients reach the group's master; None without a master, or if unknown."""
-    return _parsed_address((group and group.master_address) or "")
+    return parsed_address((group and group.master_address) or "")
 
 
 def master_process_address(group: GroupFacts) -> HostPort | None:
@@ -115,10 +115,11 @@ def master_process_address(group: GroupFacts) -> HostPort | None:
 
     None without a master.
     """
-    return _parsed_address(group.master_direct or group.master_address or "")
+    return parsed_address(group.master_direct or group.master_address or "")
 
 
-def _parsed_address(address: str) -> HostPort | None:
+def parsed_address(address: str) -> HostPort | None:
+    """Return an address as host and port, None if it is not one."""
     try:
         return host_port(address)
     except AddressError:

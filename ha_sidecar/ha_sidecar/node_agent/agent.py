@@ -34,7 +34,7 @@ from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.node_agent.config import NodeAgentConfig
 from ha_sidecar.node_agent.elections import Election
 from ha_sidecar.node_agent.event_streams import EventStreams
-from ha_sidecar.node_agent.flows import Flow, FlowChoice, FlowKind
+from ha_sidecar.node_agent.flows import Flow, FlowChoice, FlowKind, Visibility, visibility
 from ha_sidecar.node_agent.metrics import NodeAgentMetrics
 from ha_sidecar.node_agent.replaced import ConfirmedGroup, ProcessBook, Refusal, Replaced, group_view, judge
 from ha_sidecar.node_agent.resetting import NodeFlows, ResetCounts
@@ -49,8 +49,11 @@ JUDGE_S: Final = 3.0
 ASK_AGAIN_S: Final = 0.05
 CHECK_S: Final = 30.0
 """Between two looks whether conntrack knows this node's connections."""
+CHECK_FIRST_S: Final = 1.0
+"""The same while no member is known."""
+DIALLED_MAX: Final = 3
+"""How many addresses of Services are dialled for a look."""
 _TROUBLE: Final = (ControllersUnavailableError, AskError, RemotingProtocolError, ChannelError)
-_CONNTRACK_WORKS: Final = "conntrack knows this node's connections"
 _PASSING: Final = frozenset({Refusal.STALE, Refusal.LIVES})
 
 T = TypeVar("T")
@@ -114,7 +117,7 @@ class NodeAgent:
         self._thread: Final = ThreadPoolExecutor(1, "flows")
         events = EventLog("", "", process="node-agent")
         self._http: Final = HttpServer(self.metrics.text, self._ready, events)
-        self._conntrack_problem: str | None = None
+        self._visible: str | None = None
 
     async def run(self) -> None:
         """Serve until cancelled; raise `OSError` if the port or the kernel's sockets cannot be had."""
@@ -263,13 +266,13 @@ class NodeAgent:
         return True
 
     def _choose(self, replaced: Replaced, choice: FlowChoice) -> Mapping[FlowKind, tuple[Flow, ...]]:
-        hosts = {replaced.process[0], replaced.announced[0]}
+        hosts = replaced.movable | {replaced.process[0]}
         flows = [flow for host in sorted(hosts) for flow in self._flows.flows_to(host)]
-        leads: dict[int, str] = {}
-        for port in choice.ports_to_probe(flows):
-            host = self._flows.leads_to((replaced.announced[0], port))
+        leads: dict[HostPort, str] = {}
+        for address in choice.addresses_to_probe(flows):
+            host = self._flows.leads_to(address)
             if host is not None:
-                leads[port] = host
+                leads[address] = host
         return choice.choose(flows, leads, time.monotonic())
 
     def _note(self, replaced: Replaced, kind: FlowKind, counts: ResetCounts, after_s: float) -> None:
@@ -289,32 +292,36 @@ class NodeAgent:
         )
 
     async def _check_conntrack(self) -> None:
-        """Say whether conntrack knows this node's connections, when that changes."""
+        """Say which of this node's connections conntrack knows, when that changes."""
         while True:
-            problem = await self._conntrack_trouble()
-            if problem is not None:
-                self.metrics.conntrack.set(0 if problem else 1)
-                if problem != self._conntrack_problem:
-                    _log.log(logging.WARNING if problem else logging.INFO, "%s", problem or _CONNTRACK_WORKS)
-                self._conntrack_problem = problem
-            await asyncio.sleep(CHECK_S)
+            found = await self._visibility()
+            if found is not None:
+                self.metrics.conntrack.set(found == Visibility.ALL)
+                if found != self._visible:
+                    _log.log(logging.INFO if found == Visibility.ALL else logging.WARNING, "%s", found)
+                self._visible = found
+            await asyncio.sleep(CHECK_S if any(self._book.living()) else CHECK_FIRST_S)
 
-    async def _conntrack_trouble(self) -> str | None:
-        """Return why nothing can be reset on this node, empty if it can; None if unknown."""
+    async def _visibility(self) -> str | None:
+        """Return which connections conntrack knows, or why it cannot be read; None if unknown."""
+        services = self._book.services()[:DIALLED_MAX]
+        try:
+            found = {address[0]: await self._leads_to(address) for address in services}
+            hosts = {address[0]: await self._leads_to(address) for address in await self._controllers_at()}
+        except OSError as error:
+            return f"conntrack cannot be read, so nothing can be reset on this node: {error}"
+        return visibility(found, hosts)
+
+    async def _controllers_at(self) -> list[HostPort]:
+        """Return an address of the first controller that has one."""
         for address in self._config.controllers:
             with contextlib.suppress(OSError):
                 found = await asyncio.get_running_loop().getaddrinfo(*address)
-                dialled = str(found[0][4][0]), address[1]
-                try:
-                    if await self._on_thread(partial(self._flows.leads_to, dialled)) is not None:
-                        return ""
-                except OSError as error:
-                    return f"conntrack cannot be read, so nothing can be reset on this node: {error}"
-                return (
-                    f"conntrack does not know this node's own connection to {dialled[0]}: another data plane "
-                    "translates addresses here, and nothing can be reset on this node"
-                )
-        return None
+                return [(str(found[0][4][0]), address[1])]
+        return []
+
+    async def _leads_to(self, address: HostPort) -> str | None:
+        return await self._on_thread(partial(self._flows.leads_to, address))
 
     async def _hosts_here(self, hosts: Iterable[str]) -> frozenset[str]:
         return await self._on_thread(partial(self._flows.hosts_here, tuple(hosts)))

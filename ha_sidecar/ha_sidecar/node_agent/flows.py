@@ -4,11 +4,20 @@ A flow is one TCP connection as conntrack lists it: its client, the address that
 server that it leads to after translation. Two kinds are chosen:
 
     HA       dialled the HA port of the replaced master's process       at the election
-    CLIENT   dialled its announced address, and leads to its process    once that address leads elsewhere
+    CLIENT   dialled its announced address, or that of another member   once that address leads elsewhere
+             of its group, and leads to its process
 
 A client that is reset sooner would dial the dead process again, and wait for its connect timeout.
 
 A flow that leads to any other host is never chosen, whatever address it dialled.
+
+What can be chosen depends on the node's data plane (`visibility`):
+
+| conntrack on this node | as with | can be reset |
+|---|---|---|
+| knows where Services lead | kube-proxy in the modes iptables, nftables and ipvs | both kinds |
+| knows connections to pods, and not where Services lead | Cilium without kube-proxy, over iptables | HA |
+| knows no connection | eBPF alone | none |
 
 This module does no I/O.
 """
@@ -49,6 +58,36 @@ class Flow:
     server: HostPort
 
 
+class Visibility(StrEnum):
+    """Which connections of this node conntrack knows; the value is what the agent logs."""
+
+    ALL = "conntrack knows this node's connections"
+    WITHOUT_SERVICES = (
+        "conntrack does not know where addresses of Services lead from this node: another data plane "
+        "translates addresses here, and only connections between members can be reset"
+    )
+    NONE = (
+        "conntrack does not know this node's own connections: another data plane "
+        "translates addresses here, and nothing can be reset on this node"
+    )
+
+
+def visibility(services: Mapping[str, str | None], hosts: Mapping[str, str | None]) -> Visibility | None:
+    """Return what conntrack knows, by connections that this node has just dialled; None if unknown.
+
+    Args:
+        services: by dialled address of a Service, the host that conntrack names for it; None if none.
+        hosts: the same by address that needs no translation.
+    """
+    if any(found is not None and not same_host(found, dialled) for dialled, found in services.items()):
+        return Visibility.ALL
+    sees_hosts = any(found is not None for found in hosts.values())
+    if services:
+        # Why: a data plane before conntrack leaves an entry of the translated connection only.
+        return Visibility.WITHOUT_SERVICES if sees_hosts else Visibility.NONE
+    return (Visibility.ALL if sees_hosts else Visibility.NONE) if hosts else None
+
+
 class FlowChoice:
     """Chooses the flows of one replaced master, each at most `TRIES_MAX` times."""
 
@@ -58,27 +97,26 @@ class FlowChoice:
         self._ha_ports: Final = frozenset(ha_ports)
         self._tries: Final[dict[Flow, tuple[int, float]]] = {}
 
-    def ports_to_probe(self, flows: Iterable[Flow]) -> tuple[int, ...]:
-        """Return the ports of the announced address that the replaced master's clients dialled."""
-        return tuple(sorted({flow.address[1] for flow in flows if self._is_client(flow)}))
+    def addresses_to_probe(self, flows: Iterable[Flow]) -> tuple[HostPort, ...]:
+        """Return the addresses at which clients dialled the replaced master."""
+        return tuple(sorted({flow.address for flow in flows if self._is_client(flow)}))
 
     def choose(
-        self, flows: Iterable[Flow], leads_to: Mapping[int, str], now_s: float
+        self, flows: Iterable[Flow], leads_to: Mapping[HostPort, str], now_s: float
     ) -> Mapping[FlowKind, tuple[Flow, ...]]:
         """Return the flows to reset now, by kind.
 
         Args:
             flows: the flows of this node; strangers' flows may be among them.
-            leads_to: by port of the announced address, the host that a new connection of this node reaches.
+            leads_to: by address, the host that a new connection of this node reaches.
             now_s: a monotonic time.
         """
         flows = [flow for flow in dict.fromkeys(flows) if self._may_try(flow, now_s)]
-        moved = {port for port, host in leads_to.items() if not same_host(host, self._replaced.process[0])}
+        dead = self._replaced.process[0]
+        moved = {address for address, host in leads_to.items() if not same_host(host, dead)}
         chosen = {
             FlowKind.HA: tuple(flow for flow in flows if self._is_ha(flow)),
-            FlowKind.CLIENT: tuple(
-                flow for flow in flows if self._is_client(flow) and flow.address[1] in moved
-            ),
+            FlowKind.CLIENT: tuple(flow for flow in flows if self._is_client(flow) and flow.address in moved),
         }
         return {kind: some for kind, some in chosen.items() if some}
 
@@ -101,10 +139,8 @@ class FlowChoice:
 
     def _is_client(self, flow: Flow) -> bool:
         replaced = self._replaced
-        return (
-            replaced.can_move
-            and same_host(flow.server[0], replaced.process[0])
-            and same_host(flow.address[0], replaced.announced[0])
+        return same_host(flow.server[0], replaced.process[0]) and any(
+            same_host(flow.address[0], host) for host in replaced.movable
         )
 
 

@@ -49,7 +49,9 @@ class NodeAgentMetrics:
         )
         self.streams: Final = Gauge(name("event_streams"), "Event streams that are open", registry=registry)
         self.conntrack: Final = Gauge(
-            name("conntrack"), "1 if conntrack knows this node's connections", registry=registry
+            name("conntrack"),
+            "1 if conntrack knows this node's connections, and where Services lead",
+            registry=registry,
         )
         self.members: Final = Gauge(
             name("members"), "Members that the agent names in its heartbeats", registry=registry

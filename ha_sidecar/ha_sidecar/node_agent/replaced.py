@@ -20,7 +20,7 @@ This module does no I/O.
 
 import ipaddress
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -75,6 +75,8 @@ class Replaced:
         epoch: the master epoch of its successor.
         announced: the address that leads to the successor sooner or later.
         process: the address of its own process, which does not answer.
+        others: announced hosts of the group's other members; one that was replaced shortly before may
+            have had its address lent to this master.
     """
 
     group: GroupName
@@ -82,11 +84,12 @@ class Replaced:
     id: int
     announced: HostPort
     process: HostPort
+    others: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
-    def can_move(self) -> bool:
-        """Whether the announced address can lead to another process."""
-        return self.announced[0] != self.process[0]
+    def movable(self) -> frozenset[str]:
+        """Return the hosts that may have led to its process and can lead to another one."""
+        return (self.others | {self.announced[0]}) - {self.process[0]}
 
 
 def group_view(key: GroupName, info: ReplicasInfo) -> ConfirmedGroup:
@@ -109,11 +112,12 @@ def group_view(key: GroupName, info: ReplicasInfo) -> ConfirmedGroup:
 
 @dataclass(frozen=True, slots=True)
 class LocatedMember:
-    """A living member, and the confirmed host of its process."""
+    """A living member, the confirmed host of its process, and the address that clients use if another one."""
 
     group: GroupName
     id: int
     host: str
+    service: HostPort | None = None
 
 
 class ProcessBook:
@@ -136,7 +140,7 @@ class ProcessBook:
         for key in [key for key in self._processes if key[0] == view.key and key[1] not in present]:
             del self._processes[key]
         self._members[view.key] = tuple(
-            LocatedMember(view.key, member.id, member.process[0])
+            LocatedMember(view.key, member.id, member.process[0], _service(member))
             for member in view.members
             if member.alive and member.process is not None
         )
@@ -149,6 +153,10 @@ class ProcessBook:
     def living(self) -> Iterable[LocatedMember]:
         """Return the members that were alive when their group was last confirmed."""
         return [member for members in self._members.values() for member in members]
+
+    def services(self) -> list[HostPort]:
+        """Return the announced addresses of living members that are not those of their processes."""
+        return sorted({member.service for member in self.living() if member.service is not None})
 
     def living_hosts(self) -> Collection[str]:
         """Return the hosts on which a member was alive when its group was last confirmed."""
@@ -178,7 +186,17 @@ def judge(election: Election, view: ConfirmedGroup, book: ProcessBook) -> Replac
         return Refusal.HOST_NAME
     if process[0] in book.living_hosts():
         return Refusal.SHARED_HOST
-    return Replaced(election.group, election.epoch, election.old_id, election.old_address, process)
+    others = (member.announced for member in view.members if member.id != election.old_id)
+    hosts = frozenset(one[0] for one in others if one is not None and is_ip(one[0]))
+    return Replaced(election.group, election.epoch, election.old_id, election.old_address, process, hosts)
+
+
+def _service(member: ConfirmedMember) -> HostPort | None:
+    """Return the announced address if it is an IP address that needs translation."""
+    announced, process = member.announced, member.process
+    if announced is None or process is None or announced[0] == process[0] or not is_ip(announced[0]):
+        return None
+    return announced
 
 
 def is_ip(host: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from testkit.kube.pods.load_pod import ONE_OF_EACH_THREAD, LoadPod
+from testkit.kube.pods.load_pod import LoadPod
 from testkit.kube.release import ROOT, Release, as_shown, shown_commands
 
 pytestmark = [
@@ -61,7 +61,7 @@ async def test_an_older_chart_becomes_this_one_under_load_and_nobody_notices(
     assert {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in await _members(release)} == pods
     undo = '--patch={"spec":{"lostMembers":null}}'
     await cluster.kubectl("patch", "brokergroup", "orders", "--type=merge", undo)
-    await load.stop_without_loss(failed_max=ONE_OF_EACH_THREAD)
+    await load.stop_without_loss(failed_max=0)
 
 
 async def _members(release: Release) -> list[dict[str, Any]]:

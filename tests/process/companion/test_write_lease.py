@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,18 @@ import pytest
 from testkit.processes.far_side import FarSide, far_side, lacking
 from testkit.products.controllers import ControllerCluster
 from testkit.products.guarded_brokers import STOPPED_LINE, GuardedBroker, watched_leases
+from testkit.products.troubled_jvm import forced_collections, starved
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.processes import QUICK_SETTINGS, BrokerPlace, JavaBroker, NameServer
 
 LOAD_S = float(os.environ.get("LEASE_LOAD_S", "10"))
-"""`make lease-load` sets it."""
+"""`make lease-load` sets it, and the next ones."""
+FULL_GC_S = float(os.environ.get("LEASE_LOAD_FULL_GC_S") or "0")
+"""Between two forced full collections of each broker's heap; 0 for none."""
+HEAP = os.environ.get("LEASE_LOAD_HEAP", "")
+"""Of each broker, such as 4g; empty for the usual one."""
+CPU_SHARE = float(os.environ.get("LEASE_LOAD_CPU") or "1")
+"""Of a core, for the master's process; 1 for no limit."""
 
 pytestmark = [
     pytest.mark.process,
@@ -37,6 +45,7 @@ FAILOVER_WITHIN_S = 60.0
 TIMEOUT_MS = 1_500
 LONG_TIMEOUT_MS = 5_000
 """Where a broker must go on in time after a pause, however busy the machine is."""
+LOAD_TIMEOUT_MS = int(os.environ.get("LEASE_LOAD_TIMEOUT_MS") or LONG_TIMEOUT_MS)
 SETTINGS = {
     **QUICK_SETTINGS,
     "brokerRole": "ASYNC_MASTER",
@@ -62,6 +71,10 @@ class AsyncGroup:
             server = self.name_server.address
             settings = {**SETTINGS, "controllerHeartBeatTimeoutMills": str(timeout_ms)}
             broker = JavaBroker(jar_directory, place, server, settings, controllers=addresses, host=host)
+            if HEAP:
+                # The JVM takes this variable's options over those of its command line.
+                options = f"_JAVA_OPTIONS=-Xms{HEAP} -Xmx{HEAP}"
+                broker.process.command = ["env", options, *broker.process.command]
             return GuardedBroker(broker, addresses, TOPIC, first_sequence)
 
         self.old = side("old", wire.far_host, 0)
@@ -164,13 +177,35 @@ async def test_a_master_that_stands_still_is_ended_and_not_a_second_writer(tmp_p
 
 
 async def test_neither_load_nor_an_end_of_all_controllers_stops_a_master(tmp_path: Path) -> None:
-    async with async_group(tmp_path, LONG_TIMEOUT_MS) as (group, _):
-        await asyncio.sleep(LOAD_S)
+    async with async_group(tmp_path, LOAD_TIMEOUT_MS) as (group, _):
+        async with _troubles(group) as took_ms:
+            await asyncio.sleep(LOAD_S)
         lapses = [await side.lapses() for side in group.sides]
         acks = len(group.old.witness.acknowledged())
-        _log.info(f"leases that ran out in {LOAD_S:.0f} s and {acks} writes: {sum(lapses)}")
-        assert lapses == [0, 0]
+        failovers = int(str((await group.whole())["master_epoch"])) - int(str(group.before["master_epoch"]))
+        _log.info(f"failovers in {LOAD_S:.0f} s and {acks} writes: {failovers}")
+        _log.info(f"leases that ran out: {sum(lapses)}")
+        if took_ms:
+            _log.info(f"full collections: {len(took_ms)}, the longest {max(took_ms):.0f} ms")
+        assert (failovers, lapses) == (0, [0, 0])
         await controllers_that_have_ended_stop_no_master(group)
+
+
+@contextlib.asynccontextmanager
+async def _troubles(group: AsyncGroup) -> AsyncIterator[list[float]]:
+    """Collect the heaps of both brokers and starve the master, where that is asked for; yield the times."""
+    took_ms: list[float] = []
+    async with contextlib.AsyncExitStack() as stack:
+        for side in group.sides if FULL_GC_S else ():
+            collecting = forced_collections(partial(_java_pid, side), FULL_GC_S, took_ms)
+            await stack.enter_async_context(collecting)
+        if CPU_SHARE < 1:
+            await stack.enter_async_context(starved(partial(_java_pid, group.old), CPU_SHARE))
+        yield took_ms
+
+
+def _java_pid(side: GuardedBroker) -> int:
+    return side.java_pid
 
 
 async def test_a_companion_that_is_short_of_cpu_costs_a_pause_and_one_that_died_costs_the_role(

@@ -10,30 +10,31 @@ from collections.abc import Iterator
 import pytest
 
 from ha_sidecar.decisions.broker_facts import GroupName
-from ha_sidecar.node_agent.flows import TRY_AGAIN_S, FlowChoice, FlowKind
+from ha_sidecar.node_agent.flows import TRY_AGAIN_S, FlowChoice, FlowKind, Visibility, visibility
 from ha_sidecar.node_agent.replaced import Replaced
 from ha_sidecar.node_agent.resetting import NodeFlows, ResetCounts
-from testkit.processes.small_node import (
+from testkit.nodes.service_rules import PROXY_MODES, Version
+from testkit.nodes.small_node import (
     OTHER_SERVICE,
     SERVICE,
+    SERVICE_PORT,
     Place,
     SmallNode,
-    Version,
     lacking,
     small_node,
 )
 
-pytestmark = pytest.mark.skipif(bool(lacking()), reason=lacking() or "-")
-
-PORT, HA_PORT = 10911, 10912
+PORT, HA_PORT = SERVICE_PORT, 10912
 RESET_MS_MAX = 5_000
 """A busy machine may pause; without a reset the client waits for many minutes."""
 STRANGERS = 1_000
 
 
-@pytest.fixture
-def node() -> Iterator[SmallNode]:
-    with small_node() as made:
+@pytest.fixture(params=PROXY_MODES)
+def node(request: pytest.FixtureRequest) -> Iterator[SmallNode]:
+    if why := lacking(request.param):
+        pytest.skip(why)
+    with small_node(request.param) as made:
         yield made
 
 
@@ -46,8 +47,8 @@ def pass_over(node: SmallNode, version: Version) -> tuple[dict[FlowKind, ResetCo
         choice = FlowChoice(Replaced(GroupName("c1", "orders"), 7, 1, announced, process), (HA_PORT,))
         with contextlib.closing(NodeFlows()) as table:
             flows = [*table.flows_to(process[0]), *table.flows_to(announced[0])]
-            leads = {port: table.leads_to((announced[0], port)) for port in choice.ports_to_probe(flows)}
-            known = {port: host for port, host in leads.items() if host is not None}
+            leads = {address: table.leads_to(address) for address in choice.addresses_to_probe(flows)}
+            known = {address: host for address, host in leads.items() if host is not None}
             chosen = choice.choose(flows, known, time.monotonic())
             counts = {kind: table.reset(kind, some) for kind, some in chosen.items()}
         return counts, (time.monotonic() - started_s) * 1000
@@ -121,3 +122,17 @@ def test_a_node_without_conntrack_says_so(node: SmallNode) -> None:
     with node.listen("new", "IPv4", PORT):
         assert node.entered("node", where) == address[0]
         assert node.entered("pod", where) is None, "this namespace has no rule that needs conntrack"
+
+
+def test_a_node_that_translates_services_before_conntrack_says_so(node: SmallNode) -> None:
+    host, service = node.host("IPv4", "new"), OTHER_SERVICE["IPv4"]
+
+    def seen() -> Visibility | None:
+        with contextlib.closing(NodeFlows()) as table:
+            leads = {one: table.leads_to((one, PORT)) for one in (host, service)}
+        return visibility({service: leads[service]}, {host: leads[host]})
+
+    with node.listen("new", "IPv4", PORT):
+        assert node.entered("node", seen) is Visibility.ALL
+        node.hide(service)
+        assert node.entered("node", seen) is Visibility.WITHOUT_SERVICES

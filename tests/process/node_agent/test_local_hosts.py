@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from ha_sidecar.node_agent.local_hosts import LocalHosts
-from testkit.processes.small_node import SmallNode, Version, lacking, small_node
+from testkit.nodes.service_rules import Version
+from testkit.nodes.small_node import SmallNode, lacking, small_node
 
 pytestmark = pytest.mark.skipif(bool(lacking()), reason=lacking() or "-")
 

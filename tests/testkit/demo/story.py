@@ -11,8 +11,9 @@ with the controllers' logs when that does not come.
 """
 
 import asyncio
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,8 @@ _CHANGE_TIMEOUT_S = 60.0
 _ASK_AGAIN_S = 0.5
 _QUIET_S = 4.0
 _ACKS_AFTER_CHANGE = 200
+_PAUSED_S = 0.05
+"""As in the operator's preStop: by then clients wait for answers."""
 
 GroupInfo = dict[str, Any]
 
@@ -73,14 +76,28 @@ class DemoStory:
 
     async def tell(self) -> list[Happened]:
         """Do all three, one after another, and return the actions with their times."""
-        return [await self._kill_master(), await self._kill_leader(), await self.switch_over()]
+        return [await self.kill_master(), await self._kill_leader(), await self.switch_over()]
 
-    async def _kill_master(self) -> Happened:
+    async def kill_master(self) -> Happened:
+        """Kill the master's process with SIGKILL, and start it again when another broker leads."""
+        return await self._end_master("kill", "kill -9", JavaBroker.kill)
+
+    async def stop_master(self) -> Happened:
+        """End the master's process with SIGTERM, and start it again when another broker leads."""
+        return await self._end_master("stop", "SIGTERM", JavaBroker.stop)
+
+    async def pause_and_kill_master(self) -> Happened:
+        """Pause the master's process and kill it, as the operator's preStop does."""
+        return await self._end_master("pause", "SIGSTOP and kill -9", _pause_and_kill)
+
+    async def _end_master(
+        self, fault: str, how: str, end: Callable[[JavaBroker], Awaitable[None]]
+    ) -> Happened:
         before = await wait_whole(self._cluster)
         master = self._broker_at(before["master_address"])
-        with self._progress.step(f"kill -9 of the master, {master.place.name}"):
-            fault_ns = self._faults.injected("kill", master.place.name, GROUP)
-            await master.kill()
+        with self._progress.step(f"{how} of the master, {master.place.name}"):
+            fault_ns = self._faults.injected(fault, master.place.name, GROUP)
+            await end(master)
             after = await self._wait_epoch_above(before["master_epoch"])
             await self._wait_acknowledged(fault_ns)
         self._progress.say(
@@ -88,11 +105,11 @@ class DemoStory:
         )
         with self._progress.step(f"restart of {master.place.name}, until all {MEMBERS} are in sync"):
             await master.start()
-            self._faults.healed("kill", master.place.name, GROUP)
+            self._faults.healed(fault, master.place.name, GROUP)
             await wait_whole(self._cluster)
         await asyncio.sleep(_QUIET_S)
         return Happened(
-            f"kill -9 of the master ({master.place.name})", fault_ns, time.time_ns(), after["master_epoch"]
+            f"{how} of the master ({master.place.name})", fault_ns, time.time_ns(), after["master_epoch"]
         )
 
     async def _kill_leader(self) -> Happened:
@@ -173,6 +190,12 @@ class DemoStory:
             if broker.address == address:
                 return broker
         raise DemoError(f"no broker of the demo listens on {address}")
+
+
+async def _pause_and_kill(broker: JavaBroker) -> None:
+    broker.process.signal(signal.SIGSTOP)
+    await asyncio.sleep(_PAUSED_S)
+    await broker.kill()
 
 
 async def wait_whole(cluster: DemoCluster) -> GroupInfo:

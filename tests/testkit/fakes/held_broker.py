@@ -34,9 +34,10 @@ def request(
     flag: int = 0,
     code: int = RequestCode.SEND_MESSAGE_V2,
     body: bytes = b"hello",
+    ext: dict[str, str] | None = None,
 ) -> bytes:
     """Return what a client of that version asks; a send unless told."""
-    return encode(RemotingCommand(code, opaque, flag, body=body, version=version))
+    return encode(RemotingCommand(code, opaque, flag, body=body, version=version, ext=ext))
 
 
 class Successor:

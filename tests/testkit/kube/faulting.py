@@ -117,7 +117,14 @@ class EndpointWatch:
 
 
 async def measured(
-    group: KubeGroup, image: str, name_server: str, fault: str, number: int, *, placement: str = ""
+    group: KubeGroup,
+    image: str,
+    name_server: str,
+    fault: str,
+    number: int,
+    *,
+    placement: str = "",
+    threads: int = THREADS,
 ) -> FaultCost:
     """Do one fault to a whole group, addressed with its members, and wait until it is whole again.
 
@@ -128,22 +135,26 @@ async def measured(
         fault: one of `FAULTS`.
         number: of the run, for the names of its pods and topic.
         placement: the part that runs on the master's node; empty for any.
+        threads: of the producer, each waiting for its answer.
 
     Raises:
         KubeError: the group, the load or the fault failed, or the placement is not possible.
     """
+    if fault == AGAIN:
+        await group.until_fresh()
     before = await place(group, placement) if placement else await group.until_at_home()
     nodes = await nodes_of_pods(group.cluster)
     # The clients' node is not harmed: that of the log replica, unless the master was placed there.
     free = sorted(set(nodes.values()) - {nodes[before.master]})
     elsewhere = nodes.get(f"{group.name}-log-0", "")
     elsewhere = elsewhere if elsewhere in free else next(iter(free), nodes[before.master])
-    first = before.master
+    first = before
     beside = await lost_with(group, before.master) if fault in {FREEZE, CUT} else ()
-    async with _client(group.cluster, image, name_server, f"load-{fault}-{number}", elsewhere) as clients:
+    name = f"load-{fault}-{number}"
+    async with _client(group.cluster, image, name_server, name, elsewhere, threads) as clients:
         if fault == AGAIN:
             await asyncio.sleep(BEFORE_S)
-            before = await _succeeded(group, before)
+            first, before = await group.succeeded(before)
         harmed_node = nodes[before.master]
         watch = EndpointWatch(group.cluster, before.master)
         async with watch.watching(), without_provisioner():
@@ -160,7 +171,7 @@ async def measured(
             await _renew(group.cluster, before.master)
         cost, sends = await _account(clients, fault, group.until_whole, fault_ns)
     if fault == AGAIN:
-        await _renew(group.cluster, first)
+        await _renew(group.cluster, first.master)
     phases = await _phases(group, after, sends, fault_ns) | held
     if watch.moved_ns is not None:
         phases["endpoint"] = _ms(watch.moved_ns - fault_ns)
@@ -195,20 +206,6 @@ async def measured_plain(group: PlainGroup, image: str, fault: str, number: int)
     return cost
 
 
-async def _succeeded(group: KubeGroup, before: GroupView) -> GroupView:
-    """Kill the master; return the whole group with its successor, to which its address leads.
-
-    Raises:
-        KubeError: the address was given back before the group was whole.
-    """
-    await inject(group, before.master, KILL, "", 0.0)
-    await group.until_epoch_above(before.epoch)
-    after = await group.until_whole()
-    if await group.served_by(before.master) != after.master:
-        raise KubeError(f"{before.master} has its address back already")
-    return after
-
-
 async def _renew(cluster: Cluster, pod: str) -> None:
     """Replace a killed pod: a container that was killed a few times is started again minutes later only."""
     await cluster.kubectl("delete", "pod", pod, "--grace-period=1", timeout_s=60.0)
@@ -224,12 +221,12 @@ class _Clients:
 
 @contextlib.asynccontextmanager
 async def _client(
-    cluster: Cluster, image: str, name_server: str, name: str, node: str
+    cluster: Cluster, image: str, name_server: str, name: str, node: str, threads: int = THREADS
 ) -> AsyncIterator[_Clients]:
     """Run the load and the consumers, in pods and on a topic of this name, on a node."""
     load = LoadPod(cluster, name, image, name_server, name)
     consumers = ConsumerPod(cluster, f"{name}-consumers", image, name_server, name)
-    settings = LoadSettings(threads=THREADS, rate=RATE)
+    settings = LoadSettings(threads=threads, rate=RATE)
     selector = {"kubernetes.io/hostname": node}
     try:
         await load.start(settings, node_selector=selector)
@@ -244,10 +241,12 @@ async def _account(
     clients: _Clients, fault: str, until_whole: Callable[[], Awaitable[object]], fault_ns: int
 ) -> tuple[FaultCost, list[Send]]:
     """End the load, read back from the whole group, return the cost without phases, and all sends."""
+    stopped_ns = time.time_ns()
     stats = await clients.load.stop()
     sends = await clients.load.sends()
     await until_whole()
     read = await clients.load.read_back()
+    transactions = await clients.consumers.transactions_until(stopped_ns)
     received: list[Received] = await clients.consumers.received()
     cost = FaultCost(
         fault,
@@ -255,7 +254,7 @@ async def _account(
         stats.failed,
         stats.acknowledged,
         len(read.lost),
-        consumers=consumer_cost(sends, received, fault_ns - round(BEFORE_S * _NS_PER_S)),
+        consumers=consumer_cost(sends, received, fault_ns - round(BEFORE_S * _NS_PER_S), transactions),
     )
     return cost, sends
 

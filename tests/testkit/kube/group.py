@@ -10,6 +10,8 @@ from typing import Final
 from testkit.kube.kubectl import Cluster, Json, KubeError, until
 
 BROKER_CONTAINER: Final = "broker"
+SUCCESSIONS_MAX: Final = 3
+_DELETED_WITHIN_S: Final = 60.0
 JAVA_PIDS: Final = (
     'for p in /proc/[0-9]*; do [ "$(cat $p/comm 2>/dev/null)" = java ] && echo ${p#/proc/}; done'
 )
@@ -86,6 +88,36 @@ class KubeGroup:
         await until(f"every broker of {self.name} has its own address", holds, timeout_s)
         return view
 
+    async def until_fresh(self) -> GroupView:
+        """Replace the pods of brokers that were started again, and wait until every broker is at home.
+
+        Kubernetes starts a container again at once after its first end, and minutes later after more.
+        """
+        view = await self.until_at_home()
+        for broker in view.brokers:
+            if _restarts(await self.cluster.get("pod", broker)):
+                await self.cluster.kubectl("delete", "pod", broker, timeout_s=_DELETED_WITHIN_S)
+                view = await self.until_at_home()
+        return view
+
+    async def succeeded(self, first: GroupView) -> tuple[GroupView, GroupView]:
+        """Kill the master; return the whole group with its successor, to which its address still leads.
+
+        That lasts for half a minute. If the broker is back later, this is done again, at most
+        `SUCCESSIONS_MAX` times. So the group as it was before the last kill is returned too.
+
+        Raises:
+            KubeError: the broker was never back in time.
+        """
+        for _ in range(SUCCESSIONS_MAX):
+            await self.kill_java(first.master)
+            await self.until_epoch_above(first.epoch)
+            after = await self.until_whole()
+            if await self.served_by(first.master) == after.master:
+                return first, after
+            first = await self.until_fresh()
+        raise KubeError(f"{first.master} has its address back before {self.name} is whole")
+
     async def until_epoch_above(self, epoch: int, timeout_s: float = 60.0) -> GroupView:
         """Wait until a later master is in the status."""
 
@@ -127,3 +159,9 @@ async def kill_java(cluster: Cluster, pod: str, container: str) -> int:
 def _is_ready(pod: Json) -> bool:
     conditions = pod.get("status", {}).get("conditions", [])
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def _restarts(pod: Json) -> int:
+    """Return how often the broker's container of a pod was started again."""
+    statuses = pod.get("status", {}).get("containerStatuses", [])
+    return sum(one["restartCount"] for one in statuses if one["name"] == BROKER_CONTAINER)

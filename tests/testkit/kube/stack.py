@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from testkit.kube.kubectl import Cluster, KubeError, run, until
+from testkit.nodes.stack_processes import process_id
 
 VARIABLE: Final = "RMQHA_KUBE_STACK"
 """Names the tool; `make e2e` sets it when it is there."""
-_STATE: Final = "RMQHA_KUBE_STATE"
-"""Names the folder in which the tool keeps the process ids of the cluster's parts; set with the tool."""
 DNS_CHANGED_S_MAX: Final = 60.0
 _DNS: Final = "k8s-app=kube-dns"
 _UNDOING: Final = {"cut": "heal", "freeze": "thaw"}
@@ -66,7 +65,7 @@ async def without_provisioner() -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _stopped(part: str) -> AsyncIterator[None]:
-    pid = int((Path(os.environ[_STATE]) / "pid" / part).read_text())
+    pid = process_id(part)
     os.kill(pid, signal.SIGSTOP)
     try:
         yield

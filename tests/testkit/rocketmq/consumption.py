@@ -31,6 +31,20 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionMark:
+    """A transaction that was committed, or its message as it was received; the time is UTC nanoseconds."""
+
+    ts_ns: int
+    key: str
+    received: bool
+
+    @classmethod
+    def of(cls, line: Mapping[str, Any]) -> Self:
+        """Read a line that the Java program wrote."""
+        return cls(line["ts_ns"], line["key"], line["received"])
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerCost:
     """What consumers noticed of a fault.
 
@@ -39,21 +53,32 @@ class ConsumerCost:
         ordered_stall_ms: the longest stall of the ordered consumer.
         duplicates: receipts of a key that the same consumer had received before.
         disordered: messages that the ordered consumer received after a later one of their queue.
+        transaction_ms: the longest time from the commit of a transaction to its receipt.
+        open_transactions: those that were committed and not received.
     """
 
     stall_ms: float
     ordered_stall_ms: float
     duplicates: int
     disordered: int
+    transaction_ms: float = 0.0
+    open_transactions: int = 0
 
 
-def consumer_cost(sends: Iterable[Send], received: Iterable[Received], after_ns: int = 0) -> ConsumerCost:
+def consumer_cost(
+    sends: Iterable[Send],
+    received: Iterable[Received],
+    after_ns: int = 0,
+    transactions: Iterable[TransactionMark] = (),
+) -> ConsumerCost:
     """Compare what two consumers received with what was acknowledged.
 
     Args:
         sends: of the producer.
         received: of both consumers.
-        after_ns: stalls that began earlier do not count, since a consumer first has to get its queues.
+        after_ns: stalls and commits that began earlier do not count, since a consumer first has to get its
+            queues.
+        transactions: what became of them.
     """
     promised = [send for send in sends if send.acknowledged]
     everything = sorted(received, key=lambda one: one.ts_ns)
@@ -64,7 +89,25 @@ def consumer_cost(sends: Iterable[Send], received: Iterable[Received], after_ns:
         longest_stall_ms(promised, ordered, after_ns),
         sum(len(some) - len({one.key for one in some}) for some in (concurrent, ordered)),
         _disordered(ordered),
+        *_transactions([mark for mark in transactions if mark.received or mark.ts_ns >= after_ns]),
     )
+
+
+def open_transactions(marks: Sequence[TransactionMark]) -> frozenset[str]:
+    """Return the keys of transactions that were committed and not received."""
+    seen = {received: {mark.key for mark in marks if mark.received is received} for received in (False, True)}
+    return frozenset(seen[False] - seen[True])
+
+
+def _transactions(marks: Sequence[TransactionMark]) -> tuple[float, int]:
+    """Return the longest time from a commit to its receipt in milliseconds, and how many are open."""
+    received: dict[str, int] = {}
+    for mark in marks:
+        if mark.received:
+            received.setdefault(mark.key, mark.ts_ns)
+    committed = [mark for mark in marks if not mark.received and mark.key in received]
+    longest_ns = max((received[mark.key] - mark.ts_ns for mark in committed), default=0)
+    return max(longest_ns, 0) / 1e6, len(open_transactions(marks))
 
 
 def longest_stall_ms(promised: Iterable[Send], received: Sequence[Received], after_ns: int = 0) -> float:

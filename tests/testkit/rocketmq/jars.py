@@ -47,6 +47,15 @@ async def name_server_jars(version: str) -> Path:
     return await _fetched(f"name-server-{version}", version, ("namesrv",))
 
 
+async def tools_jars(version: str) -> Path:
+    """Return the folder with the jars of clients and mqadmin, of RocketMQ 4 as well.
+
+    Raises:
+        JarsUnavailableError: as of `jars`.
+    """
+    return await _fetched(f"tools-{version}", version, ("tools",))
+
+
 async def client_jars(version: str = CLIENT_VERSION) -> Path:
     """Return the folder with the jar of RocketMQ's gRPC client for Java, which has all that it needs inside.
 

@@ -28,7 +28,7 @@ from testkit.rocketmq.jars import cache_directory
 from testkit.rocketmq.processes import java_command
 
 _SOURCES = Path(__file__).parents[1] / "java"
-_PROGRAMS = ("LoadClient", "ReadBack", "Access", "Consume")
+_PROGRAMS = ("LoadClient", "ReadBack", "Access", "Consume", "Transactions")
 _SHARED = "Options"
 """Compiled with each program."""
 _START_TIMEOUT_S = 150.0

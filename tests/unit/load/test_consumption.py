@@ -1,6 +1,13 @@
 """How long consumers waited for messages that were there; duplicates and late messages."""
 
-from testkit.rocketmq.consumption import ConsumerCost, Received, consumer_cost, longest_stall_ms
+from testkit.rocketmq.consumption import (
+    ConsumerCost,
+    Received,
+    TransactionMark,
+    consumer_cost,
+    longest_stall_ms,
+    open_transactions,
+)
 from testkit.rocketmq.load import Send
 
 MS = 1_000_000
@@ -55,3 +62,18 @@ def test_duplicates_and_late_messages_are_counted_by_consumer() -> None:
 
 def test_without_messages_there_is_no_stall() -> None:
     assert consumer_cost([], []) == ConsumerCost(0, 0, 0, 0)
+
+
+def test_a_transaction_is_open_from_its_commit_to_its_receipt() -> None:
+    marks = [
+        TransactionMark(0, "before", received=False),
+        TransactionMark(2_000_000, "slow", received=False),
+        TransactionMark(3_000_000, "lost", received=False),
+        TransactionMark(4_000_000, "fast", received=False),
+        TransactionMark(3_900_000, "fast", received=True),
+        TransactionMark(9_000_000, "slow", received=True),
+        TransactionMark(20_000_000, "slow", received=True),
+    ]
+    assert open_transactions(marks) == {"before", "lost"}
+    cost = consumer_cost([], [], after_ns=1, transactions=marks)
+    assert (cost.transaction_ms, cost.open_transactions) == (7.0, 1)

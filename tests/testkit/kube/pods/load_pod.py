@@ -27,15 +27,16 @@ from testkit.rocketmq.load import (
     summarise,
 )
 
-GAP_S_MAX: Final = 8.0
-"""Below what a client's own route poll takes, with room for a machine that has other
-work; the benchmark measures."""
+GAP_S_MAX: Final = 3.0
+"""Where a gap is not what a test is about: a client's timeout of one send."""
+FAILOVER_GAP_S_MAX: Final = 1.0
+"""What README promises. The worst gap of a kill, a deletion and a change in docs/benchmarks.md is half of it;
+here other tests' pods take CPU too."""
 ONE_OF_EACH_THREAD: Final = 4
-"""How many sends may fail where a master is restarted: those of one moment.
+"""How many sends may fail where a broker refuses sends for a moment, or a test cannot make its change again.
 
-None do where its address leads to its companion in time. Where all nodes share two processors that
-may come too late now and then, and a client's three tries are over in milliseconds.
-`make bench-failover` counts how often.
+A client's three tries are over in milliseconds. Where all nodes share two processors, an address may lead to
+its companion too late now and then. `make bench-failover` counts how often.
 """
 _TOPICS_FILE: Final = "/var/lib/rocketmq/store/config/topics.json"
 _JAVA: Final = f'{JAVA} -Drocketmq.client.logUseSlf4j=true -cp {CLASSES}:"$ROCKETMQ_HOME/lib/*"'

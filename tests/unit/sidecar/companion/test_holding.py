@@ -5,14 +5,16 @@ import contextlib
 import socket
 import threading
 import time
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 
+from controller_core.groups.keys import BrokerId
 from controller_core.remoting.bodies import HAConnectionRuntimeInfo, HARuntimeInfo
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
-from controller_core.remoting.frame import encode
+from controller_core.remoting.frame import FrameDecoder, encode
 from ha_sidecar import limits
 from ha_sidecar.companion import held_clients, hold_port, holding
 from ha_sidecar.companion.holding import acknowledges, is_settled, is_succeeded
@@ -79,6 +81,54 @@ async def test_a_successor_is_left_alone_until_the_controllers_name_it(
         )
         assert asked.is_set() is is_asked
         assert named == ([("s", 2)] if now is not None and is_asked else [])
+
+
+@contextlib.asynccontextmanager
+async def _port_that(answer: str) -> AsyncIterator[str]:
+    """Listen as a master with a copy (`serves`), as a slave, as a holding companion (`ends`), or mutely."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        (request,) = FrameDecoder().feed(await reader.read(1 << 16))
+        status = HARuntimeInfo(
+            ha_connection_info=(HAConnectionRuntimeInfo("a:1", in_sync=True),), master=answer == "serves"
+        )
+        if answer in {"serves", "slave"}:
+            body = status.encode()
+            writer.write(encode(RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)))
+        elif answer == "ends":
+            writer.transport.abort()
+
+    async with await asyncio.start_server(take, "127.0.0.1") as server:
+        host, port = server.sockets[0].getsockname()
+        yield f"{host}:{port}"
+    for writer in writers:
+        writer.transport.abort()
+    await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("master", "other", "settled"),
+    [
+        ("serves", "serves", True),
+        ("serves", "slave", True),
+        ("serves", "mute", True),
+        ("serves", "ends", False),
+        ("ends", "serves", False),
+        ("slave", "serves", False),
+    ],
+)
+async def test_clients_are_held_until_no_broker_s_address_leads_to_the_companion(
+    master: str, other: str, settled: bool
+) -> None:
+    async def controllers() -> GroupFacts | None:
+        return replace(BEFORE, master_epoch=4, members=(2, 3), master_direct="s:2")
+
+    async with _port_that(master) as first, _port_that(other) as second:
+        others = ((BrokerId(1), first, False), (BrokerId(2), second, True))
+        before = replace(BEFORE, master_address=first, others=others)
+        assert await is_settled(before, controllers, lambda _: None) is settled
 
 
 async def test_clients_of_a_killed_master_wait_and_are_let_go_when_the_successor_has_copies(

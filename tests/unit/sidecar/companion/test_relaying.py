@@ -202,6 +202,27 @@ async def test_a_one_way_send_that_the_successor_cannot_take_yet_is_asked_again(
     assert successor.refused == 2
 
 
+def end_of_transaction(opaque: int, how: str) -> bytes:
+    """Return what a client says one-way of a transaction, with its number as the body."""
+    ext = {"commitOrRollback": how, "commitLogOffset": "100"}
+    body = b"%d" % opaque
+    return request(V5_5_0, opaque, FLAG_ONEWAY, RequestCode.END_TRANSACTION, body, ext)
+
+
+async def test_the_end_of_a_transaction_is_carried_and_an_unknown_one_is_not(
+    place: Place, successor: Successor
+) -> None:
+    ends = [end_of_transaction(opaque, how) for opaque, how in enumerate(("8", "0", "12"), 1)]
+    client = await place.client(*ends)
+    assert await is_held(client)
+    # So says a broker that is not master yet.
+    successor.refusals = [(ResponseCode.SLAVE_NOT_AVAILABLE, "")] * 3
+    place.successor = successor
+    assert sorted(await stored(successor, 2)) == [b"1", b"3"]
+    assert successor.refused == 3
+    assert await let_go(place) == (2, 0)
+
+
 async def test_a_one_way_send_is_carried_although_its_client_has_ended(
     place: Place, successor: Successor
 ) -> None:

@@ -50,6 +50,7 @@ class Flows:
 
     flows: list[Flow] = field(default_factory=lambda: [*STRANGERS, CLIENT, SLAVE])
     leads: str = OLD_POD
+    translates: bool = True
     controllers_at: str | None = HOST
     was_reset: list[tuple[FlowKind, Flow]] = field(default_factory=list)
 
@@ -59,7 +60,10 @@ class Flows:
 
     def leads_to(self, address: HostPort) -> str | None:
         """Return where the address leads."""
-        return self.leads if address[0] == OLD else self.controllers_at
+        if address[0] == HOST:
+            return self.controllers_at
+        leads = self.leads if address[0] == OLD else NEW_POD
+        return leads if self.translates else None
 
     def hosts_here(self, hosts: Iterable[str]) -> frozenset[str]:
         """Return the old master's pod if it is asked for."""
@@ -113,7 +117,7 @@ class AgentStory:
 
 
 @contextlib.asynccontextmanager
-async def story(controllers_at: str | None = HOST) -> AsyncIterator[AgentStory]:
+async def story(flows: Flows | None = None) -> AsyncIterator[AgentStory]:
     async with scripted(said=BEFORE) as controllers, event_pages(3) as pages:
         (port,) = free_ports(1)
         config = NodeAgentConfig(
@@ -122,7 +126,7 @@ async def story(controllers_at: str | None = HOST) -> AsyncIterator[AgentStory]:
             http=(HOST, port),
             poll_interval_ms=100,
         )
-        flows = Flows(controllers_at=controllers_at)
+        flows = flows or Flows()
         agent = NodeAgent(config, lambda: flows, judge_s=0.2)
         task = asyncio.create_task(agent.run())
         told = AgentStory(controllers, pages, flows, agent)
@@ -154,9 +158,21 @@ async def test_slaves_are_reset_at_the_election_and_clients_when_the_address_has
 
 
 async def test_a_data_plane_without_conntrack_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    async with story(controllers_at=None) as told:
-        await until(lambda: "another data plane translates addresses here" in caplog.text)
+    async with story(Flows(controllers_at=None, translates=False)) as told:
+        await until(lambda: "nothing can be reset on this node" in caplog.text)
         assert told.metric("rmqha_node_agent_conntrack") == 0
+
+
+async def test_a_data_plane_that_translates_services_before_conntrack_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with story(Flows(translates=False)) as told:
+        await until(lambda: "only connections between members can be reset" in caplog.text)
+        assert told.metric("rmqha_node_agent_conntrack") == 0
+        told.say(AFTER)
+        told.tell(ELECTED, 0, 1)
+        await told.until_reset(1)
+        assert told.flows.was_reset == [(FlowKind.HA, SLAVE)], "a slave dials its master's pod itself"
 
 
 async def test_a_lying_event_stream_resets_nothing() -> None:

@@ -1,9 +1,20 @@
 """Which flows of a node are reset."""
 
+from dataclasses import replace
+
 import pytest
 
 from ha_sidecar.decisions.broker_facts import GroupName
-from ha_sidecar.node_agent.flows import TRIES_MAX, TRY_AGAIN_S, Flow, FlowChoice, FlowKind, same_host
+from ha_sidecar.node_agent.flows import (
+    TRIES_MAX,
+    TRY_AGAIN_S,
+    Flow,
+    FlowChoice,
+    FlowKind,
+    Visibility,
+    same_host,
+    visibility,
+)
 from ha_sidecar.node_agent.replaced import Replaced
 
 OLD, OLD_POD, NEW_POD = "10.96.0.11", "10.244.1.5", "10.244.2.5"
@@ -11,7 +22,7 @@ REPLACED = Replaced(GroupName("c1", "orders"), 7, 1, (OLD, 10911), (OLD_POD, 109
 CLIENT = Flow(("10.244.3.7", 40000), (OLD, 10911), (OLD_POD, 10911))
 FAST = Flow(("10.244.3.7", 40001), (OLD, 10909), (OLD_POD, 10909))
 HA = Flow(("10.244.3.8", 50000), (OLD_POD, 10912), (OLD_POD, 10912))
-MOVED = {10911: NEW_POD, 10909: NEW_POD}
+MOVED = {(OLD, 10911): NEW_POD, (OLD, 10909): NEW_POD}
 
 
 def choice(replaced: Replaced = REPLACED) -> FlowChoice:
@@ -38,7 +49,7 @@ def test_flows_to_the_ha_port_are_reset_at_once() -> None:
 
 
 def test_clients_are_reset_when_their_port_leads_elsewhere() -> None:
-    assert choice().choose([CLIENT, FAST], {10911: NEW_POD, 10909: OLD_POD}, 0.0) == {
+    assert choice().choose([CLIENT, FAST], {(OLD, 10911): NEW_POD, (OLD, 10909): OLD_POD}, 0.0) == {
         FlowKind.CLIENT: (CLIENT,)
     }
 
@@ -51,17 +62,28 @@ def test_a_thousand_unrelated_flows_stay() -> None:
     flows = strangers()
     chosen = choice().choose([*flows[:500], CLIENT, HA, *flows[500:]], MOVED, 0.0)
     assert chosen == {FlowKind.HA: (HA,), FlowKind.CLIENT: (CLIENT,)}
-    assert choice().ports_to_probe(flows) == ()
+    assert choice().addresses_to_probe(flows) == ()
 
 
-def test_only_ports_that_clients_use_are_probed() -> None:
-    assert choice().ports_to_probe([CLIENT, FAST, HA]) == (10909, 10911)
+def test_only_addresses_that_clients_use_are_probed() -> None:
+    assert choice().addresses_to_probe([CLIENT, FAST, HA]) == ((OLD, 10909), (OLD, 10911))
+
+
+def test_clients_that_came_by_another_member_s_address_are_reset_when_that_leads_elsewhere() -> None:
+    lent = "10.96.0.12"
+    chosen = choice(replace(REPLACED, others=frozenset({lent, "10.96.0.13"})))
+    by_lent = Flow(("10.244.3.7", 40002), (lent, 10911), (OLD_POD, 10911))
+    at_home = Flow(("10.244.3.7", 40003), ("10.96.0.13", 10911), ("10.244.2.9", 10911))
+    flows = [CLIENT, by_lent, at_home]
+    assert chosen.addresses_to_probe(flows) == ((OLD, 10911), (lent, 10911))
+    moved = {(OLD, 10911): OLD_POD, (lent, 10911): NEW_POD, ("10.96.0.13", 10911): "10.244.2.9"}
+    assert chosen.choose(flows, moved, 0.0) == {FlowKind.CLIENT: (by_lent,)}
 
 
 def test_an_address_that_cannot_move_keeps_its_clients() -> None:
     fixed = Replaced(GroupName("c1", "orders"), 7, 1, (OLD_POD, 10911), (OLD_POD, 10911))
     direct = Flow(("10.244.3.7", 40000), (OLD_POD, 10911), (OLD_POD, 10911))
-    assert choice(fixed).choose([direct, HA], {10911: NEW_POD}, 0.0) == {FlowKind.HA: (HA,)}
+    assert choice(fixed).choose([direct, HA], {(OLD_POD, 10911): NEW_POD}, 0.0) == {FlowKind.HA: (HA,)}
 
 
 def test_a_flow_is_tried_a_few_times_with_pauses() -> None:
@@ -81,3 +103,25 @@ def test_a_flow_is_tried_a_few_times_with_pauses() -> None:
 def test_an_address_may_be_written_in_several_ways(one: str, other: str) -> None:
     assert same_host(one, other)
     assert not same_host(one, "10.0.0.2")
+
+
+CONTROLLER = {"10.244.0.4": "10.244.0.4"}
+
+
+@pytest.mark.parametrize(
+    ("services", "hosts", "expected"),
+    [
+        ({OLD: OLD_POD}, CONTROLLER, Visibility.ALL),
+        ({OLD: None, "10.96.0.12": NEW_POD}, {}, Visibility.ALL),
+        ({OLD: None}, CONTROLLER, Visibility.WITHOUT_SERVICES),
+        ({OLD: OLD}, CONTROLLER, Visibility.WITHOUT_SERVICES),
+        ({OLD: None}, {"10.244.0.4": None}, Visibility.NONE),
+        ({}, CONTROLLER, Visibility.ALL),
+        ({}, {"10.244.0.4": None}, Visibility.NONE),
+        ({}, {}, None),
+    ],
+)
+def test_what_conntrack_knows_follows_from_connections_just_dialled(
+    services: dict[str, str | None], hosts: dict[str, str | None], expected: Visibility | None
+) -> None:
+    assert visibility(services, hosts) is expected

@@ -42,7 +42,8 @@ def book(*views: ConfirmedGroup) -> ProcessBook:
 def test_a_master_replaced_for_silence_is_found_by_its_last_process() -> None:
     found = judge(ELECTION, AFTER, book(BEFORE, AFTER))
     assert found == Replaced(ORDERS, 7, 1, OLD, OLD_POD)
-    assert found.can_move
+    assert isinstance(found, Replaced)
+    assert found.movable == {OLD[0], NEW[0]}, "its own address, and one that may have been lent to it"
 
 
 @pytest.mark.parametrize("cause", ["ConnectionClosed", "BrokerRequest", "Designated"])

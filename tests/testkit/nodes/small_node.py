@@ -3,11 +3,11 @@
     pod ---- bridge [node] ---- wire ---- old        the pod of a master that will be cut off
                        `------- wire ---- new        the pod of its successor
 
-The address of a Service leads to one of the two, by a rule in the node's table `nat`, as with kube-proxy in
-iptables mode. A cut drops packets at the old pod's end of the wire, and no other process learns of it.
+The address of a Service leads to one of the two, by kube-proxy's rules in one of its modes (`service_rules`).
+A cut drops packets at the old pod's end of the wire, and no other process learns of it.
 
 Sockets belong to the namespace of the thread that made them, so tests use them as any others. Needs root,
-`ip` and `iptables`; nothing of it outlives `remove`.
+`ip`, `iptables` and, for the mode nftables, `nft`; nothing of it outlives `remove`.
 """
 
 import contextlib
@@ -20,14 +20,16 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final, Literal, TypeVar
 
+from testkit.nodes.service_rules import ProxyMode, Version, base_rules, loader, programs, service_rules
 from testkit.processes.process import ProcessFailedError
 
 Place = Literal["node", "pod", "old", "new"]
-Version = Literal["IPv4", "IPv6"]
 VERSIONS: Final[tuple[Version, ...]] = ("IPv4", "IPv6")
 PLACES: Final[tuple[Place, ...]] = ("node", "pod", "old", "new")
 SERVICE: Final = {"IPv4": "10.96.0.11", "IPv6": "fd00:96::11"}
 OTHER_SERVICE: Final = {"IPv4": "10.96.0.12", "IPv6": "fd00:96::12"}
+SERVICE_PORT: Final = 10911
+"""Of both Services; their addresses lead nowhere at other ports."""
 _HOSTS: Final = {
     ("IPv4", "pod"): ("10.244.3.7", "10.244.3.1", 24),
     ("IPv4", "old"): ("10.244.1.5", "10.244.1.1", 24),
@@ -37,7 +39,6 @@ _HOSTS: Final = {
     ("IPv6", "new"): ("fd00:2::5", "fd00:2::1", 64),
 }
 _FAMILIES: Final = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
-_TABLES: Final = {"IPv4": "iptables", "IPv6": "ip6tables"}
 _CLONE_NEWNET: Final = 0x40000000
 _BACKLOG: Final = 4_096
 _CONNECT_S: Final = 5.0
@@ -48,8 +49,9 @@ T = TypeVar("T")
 class SmallNode:
     """The namespaces and their wires."""
 
-    def __init__(self) -> None:
-        """Choose names that no other process of the tests has."""
+    def __init__(self, mode: ProxyMode = "iptables") -> None:
+        """Choose names that no other process of the tests has, and how addresses are translated."""
+        self._mode: Final = mode
         self._prefix: Final = f"small{os.getpid() % 65_536}"
         self._libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -81,10 +83,9 @@ class SmallNode:
         for version in VERSIONS:
             # As on any node: without a route, a process on it could not dial the address of a Service.
             self._ip("node", f"-{version[-1]} route add default dev outside")
-            for chain in ("PREROUTING", "OUTPUT"):
-                for target in ("old", "new"):
-                    self._translate("-A", version, chain, SERVICE[version], target)
-                self._translate("-A", version, chain, OTHER_SERVICE[version], "new")
+            self._load(version, base_rules(self._mode, version))
+            self._lead(version, "first", SERVICE[version], "old", is_new=True)
+            self._lead(version, "second", OTHER_SERVICE[version], "new", is_new=True)
 
     def remove(self) -> None:
         """Remove whatever of it was made."""
@@ -107,8 +108,7 @@ class SmallNode:
     def move(self) -> None:
         """Lead new connections to the Service to the successor."""
         for version in VERSIONS:
-            for chain in ("PREROUTING", "OUTPUT"):
-                self._translate("-D", version, chain, SERVICE[version], "old")
+            self._lead(version, "first", SERVICE[version], "new", is_new=False)
 
     def cut(self) -> None:
         """Let packets to and from the old pod disappear, without anybody being told."""
@@ -116,6 +116,10 @@ class SmallNode:
         self._in("old", "iptables -A OUTPUT -o eth0 -j DROP")
         self._in("old", "ip6tables -A INPUT -i eth0 -j DROP")
         self._in("old", "ip6tables -A OUTPUT -o eth0 -j DROP")
+
+    def hide(self, service: str) -> None:
+        """Keep a Service's connections of the node out of conntrack, as a data plane before it does."""
+        self._in("node", f"iptables -t raw -A OUTPUT -d {service} -j CT --notrack")
 
     def entered(self, place: Place, work: Callable[[], T]) -> T:
         """Do something on a thread inside a namespace, and return its result."""
@@ -170,12 +174,13 @@ class SmallNode:
 
         return self.entered(place, work)
 
-    def _translate(self, action: str, version: Version, chain: str, service: str, place: Place) -> None:
+    def _lead(self, version: Version, name: str, service: str, place: Place, *, is_new: bool) -> None:
         host = self.host(version, place)
-        self._in(
-            "node",
-            f"{_TABLES[version]} -t nat {action} {chain} -d {service} -p tcp -j DNAT --to-destination {host}",
-        )
+        rules = service_rules(self._mode, version, name, service, SERVICE_PORT, place, host, is_new=is_new)
+        self._load(version, rules)
+
+    def _load(self, version: Version, rules: str) -> None:
+        self._run(f"ip netns exec {self.name('node')} {loader(self._mode, version)}", rules)
 
     def _ip(self, place: Place, words: str) -> None:
         self._run(f"ip -n {self.name(place)} {words}")
@@ -183,24 +188,25 @@ class SmallNode:
     def _in(self, place: Place, words: str) -> None:
         self._run(f"ip netns exec {self.name(place)} {words}")
 
-    def _run(self, words: str) -> None:
-        done = subprocess.run(words.split(), capture_output=True, text=True, check=False)
+    def _run(self, words: str, given: str = "") -> None:
+        done = subprocess.run(words.split(), input=given, capture_output=True, text=True, check=False)
         if done.returncode:
             raise ProcessFailedError(f"{words}: {done.stderr.strip()}")
 
 
-def lacking() -> str:
+def lacking(mode: ProxyMode = "iptables") -> str:
     """Say what this machine lacks for a small node, empty if nothing."""
     if os.geteuid() != 0:
         return "network namespaces need root"
-    missing = [name for name in ("ip", "iptables", "ip6tables", "sysctl") if shutil.which(name) is None]
+    needed = ("ip", "iptables", "ip6tables", "sysctl", *programs(mode))
+    missing = [name for name in needed if shutil.which(name) is None]
     return f"not installed: {', '.join(missing)}" if missing else ""
 
 
 @contextlib.contextmanager
-def small_node() -> Iterator[SmallNode]:
+def small_node(mode: ProxyMode = "iptables") -> Iterator[SmallNode]:
     """Make a small node, and remove it afterwards."""
-    node = SmallNode()
+    node = SmallNode(mode)
     try:
         node.make()
         yield node

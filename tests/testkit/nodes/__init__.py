@@ -1,0 +1,1 @@
+"""Nodes of Kubernetes, as far as their network goes."""
