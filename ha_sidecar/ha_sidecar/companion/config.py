@@ -58,6 +58,8 @@ class CompanionConfig:
             (see `users.watch`); needs `credentials`.
         state: the companion's own folder, where the POP checkpoints that it owes outlive its process; the
             command `handover` uses it too. None: the debt ends with the process.
+        broker_conf: the broker's file of settings. While the broker runs, it gets the changed ones that it
+            takes at run time (see `live_settings`). None, or without the file: it does not.
         deadline_s: a handover that is not done by then gives up; stay below the pod's termination grace
             period.
     """
@@ -85,6 +87,7 @@ class CompanionConfig:
     credentials: RequestSigner | None = None
     keep_users: bool = False
     state: Path | None = None
+    broker_conf: Path | None = Path("/etc/rocketmq/broker.conf")
     deadline_s: int = 20
 
     def __post_init__(self) -> None:
@@ -136,7 +139,7 @@ def _parse(key: str, text: str) -> object:
             return number(key, text)
         case "credentials":
             return signer(text)
-        case "state":
+        case "state" | "broker_conf":
             return Path(text) if text else None
         case "fence" | "keep_users" | "lease_binds" | "metadata_put_back":
             require(text in ("true", "false"), f"{key.replace('_', '-')} {text!r}: true or false")

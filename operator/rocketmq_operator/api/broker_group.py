@@ -230,7 +230,8 @@ class BrokerGroupSpec(SpecModel):
     ] = Field(default={})
     """Further keys of broker.conf: a letter, then letters and digits. Keys that the operator writes,
     those of access control, and those that break failovers are refused. Brokers read a value as it is
-    written here, backslashes included."""
+    written here, backslashes included. A change restarts brokers one at a time, unless they take all changed
+    keys while they run."""
     placement: Placement = Placement()
     """Where members run."""
     jvm: Jvm | None = None
@@ -326,7 +327,8 @@ class BrokerGroupStatus(StatusModel):
     """The generation that was acted on."""
     conditions: Conditions = ()
     """Ready, MasterElected, InSync, Progressing, Reconciling, Stalled, MetadataInSync, UsersInSync (of a
-    cluster with users), StorageDurable (of an ephemeral group), Hibernated (of one that is asked to),
+    cluster with users), ConfigApplied (of a group with `config`), StorageDurable (of an ephemeral group),
+    Hibernated (of one that is asked to),
     PodsAccepted and Paused."""
     replicas: Annotated[int, Field(ge=0)] = 0
     """Brokers that exist, for the scale subresource."""

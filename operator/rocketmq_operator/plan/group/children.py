@@ -46,6 +46,7 @@ from rocketmq_operator.plan.group.pod_sets.containers import (
     broker_container,
     log_replica_container,
 )
+from rocketmq_operator.plan.group.pod_sets.live_settings import restarting_settings
 from rocketmq_operator.plan.group.pod_sets.member_sets import PodSet, member_pod, stateful_set
 from rocketmq_operator.plan.group.pod_sets.mode_label import mode_labels
 from rocketmq_operator.plan.group.scripts.start_scripts import FIND_ADDRESS, REPLICA_START, broker_start
@@ -303,13 +304,7 @@ def broker_set(
     container = broker_container(
         spec, cluster, spec.resources, "start-broker.sh", broker_ports(cluster), **rest
     )
-    configuration = digest(
-        broker_conf(owner, spec, cluster),
-        start_script(spec, has_users=cluster.has_users),
-        companion_conf(owner, spec, cluster),
-        seed_conf(owner, spec, cluster),
-        *_proxy_file(owner, spec, cluster).values(),
-    )
+    configuration = broker_digest(owner, restarting_settings(spec), cluster)
     pod = member_pod(owner, container, parts.ROCKETMQ_USER, hosts)
     if not is_static:
         pod["initContainers"] = [companion(cluster, spec.resources), seed(cluster, spec.resources)]
@@ -318,6 +313,17 @@ def broker_set(
     made = stateful_set(owner, spec, brokers, replicas, pod, configuration)
     made["metadata"]["labels"] |= mode_labels(spec)
     return made
+
+
+def broker_digest(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
+    """Return a digest of all that brokers and their companions read when they start."""
+    return digest(
+        broker_conf(owner, spec, cluster),
+        start_script(spec, has_users=cluster.has_users),
+        companion_conf(owner, spec, cluster),
+        seed_conf(owner, spec, cluster),
+        *_proxy_file(owner, spec, cluster).values(),
+    )
 
 
 def log_replica_set(

@@ -50,6 +50,7 @@ from rocketmq_operator.plan.common.ownership import why_name_is_taken
 from rocketmq_operator.plan.common.parts import with_live_claim_templates
 from rocketmq_operator.plan.common.waits import PAUSED, no_address, unknown_address
 from rocketmq_operator.plan.group.children import (
+    broker_digest,
     broker_set,
     fixed_children,
     log_replica_set,
@@ -68,6 +69,7 @@ from rocketmq_operator.plan.group.learners.learner_steps import learner_plan
 from rocketmq_operator.plan.group.listeners import listener_services
 from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.group.observed_pods import known_hosts, pod_refusal
+from rocketmq_operator.plan.group.pod_sets.live_settings import with_kept_digest
 from rocketmq_operator.plan.group.rolling import hand_over, replace_broken, roll
 from rocketmq_operator.plan.group.slices import all_members, endpoint_slice_moves, endpoint_slices
 from rocketmq_operator.plan.group.static.static_steps import (
@@ -281,7 +283,11 @@ def _sets(observed: ObservedGroup, sizes: Mapping[str, int]) -> ResourcePlan:
     for set_name, size in sizes.items():
         made = broker_set if set_name == observed.owner.name else log_replica_set
         body = made(observed.owner, observed.spec, observed.cluster, size, hosts)
-        kept.append(with_live_claim_templates(body, observed.child("StatefulSet", set_name)))
+        live = observed.child("StatefulSet", set_name)
+        if made is broker_set:
+            whole = broker_digest(observed.owner, observed.spec, observed.cluster)
+            body = with_kept_digest(body, whole, live)
+        kept.append(with_live_claim_templates(body, live))
     return child_steps(observed.owner, kept, observed.children)
 
 
