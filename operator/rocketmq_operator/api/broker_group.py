@@ -92,15 +92,26 @@ AuthConfig.java 5.3.3 to 5.5.0."""
 
 HARMFUL_KEYS: Final = {
     "asyncLearner": "makes every broker a learner, which is never elected, in place of the field learners",
+    "brokerElectionPriority": "has one value for the whole group, and the least one means: never elected",
+    "dLegerGroup": "belongs to the log of DLedger, which the operator does not use",
+    "dLegerPeers": "belongs to the log of DLedger, which the operator does not use",
+    "dLegerSelfId": "belongs to the log of DLedger, which the operator does not use",
+    "duplicationEnable": "switches the copies to other members off",
     "enableDLegerCommitLog": "replaces the log by one that controllers and log replicas do not know",
+    "enableElectUncleanMaster": "is a setting of controllers: set it in controllers of the RocketMQCluster",
     "fetchControllerAddrByDnsLookup": "makes brokers take the list of controllers for one name",
+    "fetchNameSrvAddrByDnsLookup": "makes brokers take the list of name servers for one name",
     "haMasterAddress": "names a master, and the controllers choose the master",
+    "metricsPromExporterHost": "moves the metrics away from where companions and Prometheus ask for them",
+    "metricsPromExporterPort": "moves the metrics away from where companions and Prometheus ask for them",
+    "preferredLeader": "belongs to the log of DLedger, which the operator does not use",
     "storePathEpochFile": "moves the file of epochs away from where a seed writes it",
     "syncFromLastFile": "lets an empty slave skip old messages, and a seed already fills its volume; members "
     "that are never elected have the fields logSyncFromLastFile and learners.syncFromLastFile",
 }
-"""Keys of broker.conf that break failovers, and why. Sources: BrokerConfig.java and MessageStoreConfig.java
-5.5.0."""
+"""Keys of broker.conf that break what the operator promises, or change nothing, and why. Sources:
+BrokerConfig.java, MessageStoreConfig.java, DefaultMessageStore.initializeHAService, CommitLog.asyncPutMessage
+and BrokerController.updateNamesrvAddr 5.5.0."""
 
 
 class Durability(StrEnum):
@@ -229,9 +240,9 @@ class BrokerGroupSpec(SpecModel):
         Field(max_length=PROPERTIES_MAX),
     ] = Field(default={})
     """Further keys of broker.conf: a letter, then letters and digits. Keys that the operator writes,
-    those of access control, and those that break failovers are refused. Brokers read a value as it is
-    written here, backslashes included. A change restarts brokers one at a time, unless they take all changed
-    keys while they run."""
+    those of access control, and those that break failovers or change nothing are refused. Brokers read a
+    value as it is written here, backslashes included. A change restarts brokers one at a time, unless they
+    take all changed keys while they run."""
     placement: Placement = Placement()
     """Where members run."""
     jvm: Jvm | None = None

@@ -39,6 +39,20 @@ CLUSTER_REFUSALS: Final = (
     _refused(
         "external name servers, and a number", {"nameServers": {"replicas": 3}}, "external", before=_EXTERNAL
     ),
+    _refused(
+        "external name servers, and settings", {"nameServers": {"config": {"a": "1"}}}, before=_EXTERNAL
+    ),
+    _refused(
+        "a port of name servers",
+        {"nameServers": {"config": {"listenPort": "9"}}},
+        "nameServers.config.listenPort",
+    ),
+    _refused(
+        "a controller in name servers",
+        {"nameServers": {"config": {"enableControllerInNamesrv": "true"}}},
+        "nameServers.config.enableControllerInNamesrv",
+        "starts a controller",
+    ),
     _refused("a name server without a port", {"nameServers": {"external": ["10.0.0.7"]}}, "10.0.0.7"),
     _refused("name servers in one text", {"nameServers": {"external": ["a:1;b:2"]}}, "a:1;b:2"),
     _later("controllers of its own that become another's", {}, _REF, "controllers.ref cannot change"),
@@ -57,5 +71,10 @@ CLUSTER_REFUSALS: Final = (
     ),
 )
 ACCEPTED_CLUSTER_CHANGES: Final[tuple[tuple[str, str, Json], ...]] = (
+    (
+        "settings of name servers",
+        "RocketMQCluster",
+        {"nameServers": {"config": {"scanNotActiveBrokerInterval": "3000"}}},
+    ),
     ("a grant to another namespace", "RocketMQCluster", {"controllers": {"allowedNamespaces": ["1bank"]}}),
 )

@@ -300,7 +300,9 @@ def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
     selector = selector_labels(NAME_SERVER, owner.name)
     labels = selector | belonging_labels(owner.name)
     ports = {"remoting": names.NAME_SERVER_PORT}
-    conf = f"listenPort={names.NAME_SERVER_PORT}\n"
+    conf = (
+        properties(dict(sorted(spec.name_servers.config.items()))) + f"listenPort={names.NAME_SERVER_PORT}\n"
+    )
     container = parts.container(
         "nameserver",
         spec.rocketmq_image,

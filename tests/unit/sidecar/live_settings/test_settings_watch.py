@@ -27,7 +27,7 @@ FACTS = BrokerFacts(BrokerId(1), "127.0.0.1:1", True, 1, LogOffset(0), None, Non
 
 
 class SettableBroker(AnsweringBroker):
-    """One that takes settings as Java's does: it answers an invalid number with success, and keeps the old one."""
+    """One that takes settings as Java's does: invalid numbers are answered with success, and ignored."""
 
     running: dict[str, str]
     updates: int
