@@ -20,7 +20,7 @@ from rocketmq_operator.api.common import (
     ObjectName,
 )
 from rocketmq_operator.api.conditions import Conditions, ObservedGeneration
-from rocketmq_operator.api.listeners import Listeners, ListenerStatuses
+from rocketmq_operator.api.listeners import Listeners, ListenerStatuses, RouteFronts
 from rocketmq_operator.api.proxy import Proxy, ProxyMode
 
 VERSION_DEFAULT = "5.5.0"
@@ -234,6 +234,8 @@ class RocketMQClusterSpec(SpecModel):
     """Who speaks gRPC with clients."""
     tls: TlsSpec = TlsSpec()
     """Certificates of the cluster's processes."""
+    route_fronts: RouteFronts = RouteFronts()
+    """Pods of the route fronts of all listeners."""
     listeners: Listeners = ()
     """How clients outside the network of the pods reach the brokers; clients inside need none."""
     authentication: Authentication = Authentication()
@@ -310,6 +312,10 @@ class RocketMQClusterStatus(StatusModel):
     """Ready and requested name servers, for instance 2/2, or how many are external."""
     proxies: Annotated[str, Field(max_length=16)] = ""
     """Ready and requested proxies; empty if they run in other pods."""
+    proxy_replicas: Annotated[int, Field(ge=0)] = 0
+    """Pods of proxies that exist, for the scale subresource."""
+    proxy_selector: Annotated[str, Field(max_length=256)] = ""
+    """Selector of the proxies' pods, for the scale subresource; empty if they run in other pods."""
     listeners: ListenerStatuses = ()
     """What applications use as their name server address, inside and by listener."""
     addresses: Annotated[str, Field(max_length=4_096)] = ""

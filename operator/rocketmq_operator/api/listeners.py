@@ -12,6 +12,7 @@ from pydantic import Field
 from rocketmq_operator.api.base import KEPT_WHOLE, Rule, SpecModel, StatusModel, kept_by
 from rocketmq_operator.api.common import LABEL_KEY_PATTERN, Resources
 from rocketmq_operator.api.names import GROUP
+from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
 
 LISTENERS_MAX: Final = 4
 BROKERS_MAX: Final = 64
@@ -188,6 +189,15 @@ class ListenerSpec(SpecModel):
     def broker(self, name: str) -> BrokerAddress:
         """Return what the listener says of a broker; nothing but its name without an entry."""
         return next((one for one in self.brokers if one.name == name), BrokerAddress(name=name))
+
+
+class RouteFronts(SpecModel):
+    """The pods of the route fronts of all listeners."""
+
+    pod: PodSettings | None = None
+    """Of these pods."""
+    pod_override: PodOverride | None = None
+    """Laid over these pods."""
 
 
 Listeners = Annotated[

@@ -240,7 +240,8 @@ class MemoryKube:
             if kind == "Deployment":
                 down = sum(pod.startswith(f"{name}-") for pod in self.unready)
                 ready = 0 if name in self.unready else value["spec"]["replicas"] - down
-                value["status"] = deployment_status(name, ready, self.forbidden.get(name))
+                wanted = value["spec"]["replicas"]
+                value["status"] = deployment_status(name, wanted, ready, self.forbidden.get(name))
         self.on_change()
 
     def _collect(self) -> None:

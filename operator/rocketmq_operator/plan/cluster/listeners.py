@@ -32,6 +32,7 @@ from rocketmq_operator.plan.common.objects import (
     selector_labels,
 )
 from rocketmq_operator.plan.common.parts import digest, pod_template
+from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
 from rocketmq_operator.plan.pods.logs import level_file
 
 ROUTE_FRONT: Final = "route-front"
@@ -136,7 +137,13 @@ def route_front_deployment(
         "volumes": parts.volumes(name),
     }
     template = pod_template(labels, digest(*command), parts.with_placement(pod, Placement(), selector))
+    template = shaped(template, route_front_shape(spec))
     return parts.deployment(owner, name, labels, selector, listener.route_front.replicas, template)
+
+
+def route_front_shape(spec: RocketMQClusterSpec) -> PodShape:
+    """Return a person's wishes for the pods of all route fronts."""
+    return PodShape("spec.routeFronts.pod", spec.route_fronts.pod, spec.route_fronts.pod_override)
 
 
 def listener_statuses(observed: ObservedCluster) -> tuple[ListenerStatus, ...]:

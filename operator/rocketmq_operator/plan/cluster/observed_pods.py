@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from rocketmq_operator.api.proxy import ProxyMode
-from rocketmq_operator.plan.cluster import proxies
+from rocketmq_operator.plan.cluster import listeners, proxies
 from rocketmq_operator.plan.cluster.children import (
     cluster_children,
     controller_set,
@@ -48,6 +48,14 @@ def pod_refusal(observed: ObservedCluster) -> Wait | None:
         if spec.proxy.mode is ProxyMode.CLUSTER:
             needed = _present(known_addresses(observed, proxies.hosts_needed(owner, spec)))
             proxies.proxy_deployment(owner, spec, needed)
+        for listener in spec.listeners:
+            needed = _present(known_addresses(observed, proxies.hosts_needed(owner, spec)))
+            listeners.route_front_deployment(owner, spec, listener, needed)
 
-    shapes = (controller_shape(spec), name_server_shape(spec), proxies.proxy_shape(spec))
+    shapes = (
+        controller_shape(spec),
+        name_server_shape(spec),
+        proxies.proxy_shape(spec),
+        listeners.route_front_shape(spec),
+    )
     return refusal(shapes, rendered)

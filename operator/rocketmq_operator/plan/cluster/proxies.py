@@ -134,5 +134,10 @@ def _pod(spec: RocketMQClusterSpec, name: str, hosts: Mapping[str, str]) -> Json
     }
 
 
+def proxy_selector(owner: Owner) -> str:
+    """Return the selector of the proxies' pods, as text."""
+    return ",".join(f"{key}={value}" for key, value in sorted(selector_labels(PROXY, owner.name).items()))
+
+
 def _labels(owner: Owner) -> dict[str, str]:
     return selector_labels(PROXY, owner.name) | belonging_labels(owner.name)
