@@ -15,6 +15,7 @@ from rocketmq_operator.api.common import (
     PROPERTY_VALUE_PATTERN,
     DeletionPolicy,
     LogLevel,
+    LogTarget,
     LostMembers,
     Placement,
     Resources,
@@ -259,10 +260,14 @@ class BrokerGroupSpec(SpecModel):
     """What becomes of a member whose node is gone for good."""
     failover: FailoverTiming = FailoverTiming()
     """When the controllers declare a silent master dead."""
+    log_to: LogTarget | None = None
+    """Where brokers log: Stdout or Files. Absent: brokers of a new group to standard output, and those of a
+    group from before this field to files unless there is a level. A change restarts the brokers."""
     log_level: LogLevel | None = None
-    """Least level of the log lines of brokers, companions, log replicas and learners. Brokers then log to
-    standard output, for which the first level restarts them once; they take another level when they start,
-    and the others while they run. Without a level brokers log to files, and the others at Info."""
+    """Least level of the log lines of brokers, companions, log replicas and learners; Info when absent.
+    Brokers take it when they start, and only if they log to standard output; the others while they run. In a
+    group from before `logTo` the first level sends the log of brokers to standard output, which restarts them
+    once."""
     deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
     """What becomes of the volumes when the group is deleted."""
     hibernated: bool = False

@@ -17,6 +17,7 @@ from rocketmq_operator.api.clusters.controllers import (
 from rocketmq_operator.api.common import (
     NAME_LENGTH_MAX,
     LogLevel,
+    LogTarget,
     ObjectName,
 )
 from rocketmq_operator.api.conditions import Conditions, ObservedGeneration
@@ -242,11 +243,14 @@ class RocketMQClusterSpec(SpecModel):
     """How brokers know a client."""
     authorization: Authorization = Authorization()
     """How brokers decide what a client may do."""
+    log_to: LogTarget | None = None
+    """Where name servers and proxies log: Stdout or Files. Absent: those of a new cluster to standard output,
+    and those of a cluster from before this field to files unless there is a level. A change restarts them."""
     log_level: LogLevel | None = None
-    """Least level of the log lines of controllers, name servers, proxies and route fronts. Name servers and
-    proxies then log to standard output, for which the first level restarts them once; they take another level
-    when they start, and the others while they run. Without a level they log to files, and the others at
-    Info."""
+    """Least level of the log lines of controllers, name servers, proxies and route fronts; Info when absent.
+    Name servers and proxies take it when they start, and only if they log to standard output; the others
+    while they run. In a cluster from before `logTo` the first level sends their log to standard output, which
+    restarts them once."""
     paused: bool = False
     """Whether the operator only looks and reports, and changes nothing."""
 

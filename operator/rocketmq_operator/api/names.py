@@ -27,6 +27,8 @@ EXECUTORS_LABEL: Final = f"{GROUP}/executors-account"
 """On the same Service: the account that may make the pods of a report's executors."""
 REPORT_SERVER: Final = "report-server"
 """Component of such a Service."""
+LOG_TARGET_ANNOTATION: Final = f"{GROUP}/log-to"
+"""Of StatefulSets and Deployments whose Java processes log to standard output without a level."""
 CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config-hash"
 SWITCHOVER_ANNOTATION: Final = f"{GROUP}/switchover"
 """On a BrokerGroup: a switchover that a person asks for, `<epoch>` or `<epoch>:<member>`; see

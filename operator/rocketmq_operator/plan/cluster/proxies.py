@@ -39,7 +39,7 @@ from rocketmq_operator.plan.common.objects import (
 from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
 from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
-from rocketmq_operator.plan.pods.logs import java_logs, logback_file
+from rocketmq_operator.plan.pods.logs import java_logs, logback_file, with_log_target
 
 PROXY: Final = "proxy"
 """Component of the proxies' objects."""
@@ -50,7 +50,7 @@ def proxy_start(spec: RocketMQClusterSpec) -> str:
     """Return the start script of proxies in pods of their own."""
     return f"""#!/bin/sh
 set -eu
-{java_logs(spec.log_level)}program=mqproxy
+{java_logs(spec)}program=mqproxy
 set -- -pc {names.CONFIG_PATH}/{CONF_FILE}
 {JAVA_RUN}exit "$code"
 """
@@ -70,7 +70,7 @@ def proxy_children(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
             files = {
                 CONF_FILE: proxy_conf(owner.name, owner.namespace, spec),
                 "start.sh": proxy_start(spec),
-            } | logback_file(spec.log_level)
+            } | logback_file(spec)
             return (
                 parts.client_service(owner, name, labels, selector, _CLUSTER_PORTS),
                 parts.disruption_budget(owner, name, labels, selector),
@@ -96,7 +96,8 @@ def proxy_deployment(owner: Owner, spec: RocketMQClusterSpec, hosts: Mapping[str
     conf = proxy_conf(owner.name, owner.namespace, spec)
     pod = parts.with_placement(_pod(spec, name, hosts), Placement(), selector)
     template = shaped(pod_template(labels, digest(conf, proxy_start(spec)), pod), proxy_shape(spec))
-    return parts.deployment(owner, name, labels, selector, spec.proxy.replicas, template)
+    made = parts.deployment(owner, name, labels, selector, spec.proxy.replicas, template)
+    return with_log_target(made, spec)
 
 
 def proxy_shape(spec: RocketMQClusterSpec) -> PodShape:

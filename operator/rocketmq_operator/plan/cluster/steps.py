@@ -10,6 +10,7 @@ that an earlier spec broke are replaced before anything that may have to wait
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from rocketmq_operator.api.names import COMPONENT_LABEL
@@ -45,6 +46,7 @@ from rocketmq_operator.plan.common.objects import Json, ObjectKey, belongs_to, k
 from rocketmq_operator.plan.common.ownership import why_name_is_taken
 from rocketmq_operator.plan.common.parts import with_live_claim_templates
 from rocketmq_operator.plan.common.waits import PAUSED, unknown_address
+from rocketmq_operator.plan.pods.logs import log_target
 from rocketmq_operator.plan.pods.lost_members import free_lost
 from rocketmq_operator.plan.pods.observed import of_older_revision
 from rocketmq_operator.plan.tls.controllers import TlsMode, trust_config_map, wanted_hosts
@@ -69,7 +71,16 @@ def cluster_plan(observed: ObservedCluster) -> ResourcePlan:
     return first_until_wait((ResourcePlan(held), _work(observed), ResourcePlan((), wait)))
 
 
+def _with_log_target(observed: ObservedCluster) -> ObservedCluster:
+    key = ObjectKey("StatefulSet", names.name_servers(observed.owner.name))
+    if observed.spec.name_servers.external:
+        key = ObjectKey("Deployment", names.proxies(observed.owner.name))
+    target = log_target(observed.spec, observed.children.get(key))
+    return replace(observed, spec=observed.spec.model_copy(update={"log_to": target}))
+
+
 def _work(observed: ObservedCluster) -> ResourcePlan:
+    observed = _with_log_target(observed)
     owner, spec = observed.owner, observed.spec
     if spec.controllers.ref is not None and (wait := why_not_yet(observed.provider, observed.sharing)):
         return ResourcePlan((), wait)

@@ -52,7 +52,7 @@ from rocketmq_operator.plan.group.pod_sets.mode_label import mode_labels
 from rocketmq_operator.plan.group.scripts.start_scripts import FIND_ADDRESS, REPLICA_START, broker_start
 from rocketmq_operator.plan.group.scripts.static_start import static_keys, static_start
 from rocketmq_operator.plan.group.seed_container import seed, seed_conf, seed_start
-from rocketmq_operator.plan.pods.logs import level_file, logback_file
+from rocketmq_operator.plan.pods.logs import level_file, logback_file, with_log_target
 from rocketmq_operator.plan.pods.volumes import tiered_keys
 
 BROKER_PORTS: Final = {REMOTING: names.BROKER_PORT, "fast": names.BROKER_FAST_PORT}
@@ -259,7 +259,7 @@ def fixed_children(
         "addresses": "".join(f"{name}={address}\n" for name, address in sorted(addresses.items())),
         **_proxy_file(owner, spec, cluster),
         **level_file(spec.log_level),
-        **logback_file(spec.log_level),
+        **logback_file(spec),
         **files,
     }
     # Learners are not among them: one that is away must not hold a drain back.
@@ -312,7 +312,7 @@ def broker_set(
     brokers = PodSet(owner.name, BROKER, owner.name, spec.storage, spec.placement, broker_shape(spec))
     made = stateful_set(owner, spec, brokers, replicas, pod, configuration)
     made["metadata"]["labels"] |= mode_labels(spec)
-    return made
+    return with_log_target(made, spec)
 
 
 def broker_digest(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:

@@ -29,6 +29,7 @@ because they change nothing. Nothing is remembered between two looks.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from rocketmq_operator.api.names import LISTENER_LABEL
@@ -79,6 +80,7 @@ from rocketmq_operator.plan.group.static.static_steps import (
     static_size,
 )
 from rocketmq_operator.plan.group.switchover import switchover
+from rocketmq_operator.plan.pods.logs import log_target
 from rocketmq_operator.plan.pods.lost_members import free_lost
 from rocketmq_operator.plan.pods.volumes import claim_steps
 
@@ -93,7 +95,7 @@ def group_plan(observed: ObservedGroup) -> ResourcePlan:
         return ResourcePlan(
             (), Wait("NoCluster", f"RocketMQCluster {observed.spec.cluster} does not exist in this namespace")
         )
-    observed = effective(observed)
+    observed = _with_log_target(effective(observed))
     plan = first_until_wait(_concerns(observed))
     growth = _volumes(observed) if plan.wait is None else NO_STEPS
     records, listeners = record_steps(observed), _listener_services(observed)
@@ -102,6 +104,11 @@ def group_plan(observed: ObservedGroup) -> ResourcePlan:
         plan.wait or records.wait or listeners.wait,
         (*plan.notes, *listeners.notes),
     )
+
+
+def _with_log_target(observed: ObservedGroup) -> ObservedGroup:
+    target = log_target(observed.spec, observed.child("StatefulSet", observed.owner.name))
+    return replace(observed, spec=observed.spec.model_copy(update={"log_to": target}))
 
 
 def _concerns(observed: ObservedGroup) -> Iterator[ResourcePlan]:

@@ -59,7 +59,7 @@ async def test_brokers_with_static_roles_have_no_companion_and_are_restarted() -
 
 
 async def test_pods_of_an_operator_that_counted_all_settings_are_not_restarted_by_this_one() -> None:
-    world = await _settled(LIVE)
+    world = await _settled(LIVE, logTo="Files")
     live = world.get("StatefulSet", "orders")
     owner = Owner(API_VERSION, "BrokerGroup", "orders", live["metadata"]["namespace"], "u")
     spec = world.get("BrokerGroup", "orders")["spec"]
@@ -73,8 +73,8 @@ async def test_pods_of_an_operator_that_counted_all_settings_are_not_restarted_b
     made = world.get("StatefulSet", "orders")["spec"]["template"]["metadata"]["annotations"]
     assert made[CONFIG_HASH_ANNOTATION] == whole
     births = world.kube.births["orders-0"]
-    assert await _after(world, LIVE | {"deleteWhen": "03"}) == births + 1
-    assert await _after(world, LIVE | {"deleteWhen": "05"}) == births + 1
+    assert await _after(world, LIVE | {"deleteWhen": "03"}, logTo="Files") == births + 1
+    assert await _after(world, LIVE | {"deleteWhen": "05"}, logTo="Files") == births + 1
 
 
 def _tell(world: OperatorWorld, broker: str, **told: Any) -> None:
