@@ -200,6 +200,22 @@ _USERS_WITHOUT_PROXY = Rule(
 )
 
 
+_GRPC_NEEDS_PROXIES = Rule(
+    name="GrpcWithoutProxies",
+    expression="self.proxy.mode == 'Cluster' || !has(self.listeners) || "
+    "!self.listeners.exists(one, has(one.protocols) && 'GRPC' in one.protocols)",
+    message="'listeners have the protocol GRPC with proxy.mode ' + self.proxy.mode + ': proxies in brokers "
+    "answer with addresses inside, so set proxy.mode to Cluster'",
+    holds=lambda spec: (
+        spec.proxy.mode is ProxyMode.CLUSTER or not any(one.serves_grpc for one in spec.listeners)
+    ),
+    problem=lambda spec: (
+        f"listeners have the protocol GRPC with proxy.mode {spec.proxy.mode}: proxies in brokers answer with "
+        "addresses inside, so set proxy.mode to Cluster"
+    ),
+)
+
+
 class RocketMQClusterSpec(SpecModel):
     """What a person asks of a cluster."""
 
@@ -208,6 +224,7 @@ class RocketMQClusterSpec(SpecModel):
         _USERS_NEED_VERSION,
         _USERS_WITHOUT_PROXY,
         _CONTROLLERS_OF_OTHERS,
+        _GRPC_NEEDS_PROXIES,
         Rule(
             name="OlderProtocol",
             expression="!self.version.startsWith('5.0.') && self.version != '5.1.0'",

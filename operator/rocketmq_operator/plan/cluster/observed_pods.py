@@ -13,6 +13,7 @@ from rocketmq_operator.plan.cluster.children import (
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import Wait
+from rocketmq_operator.plan.common.listeners import with_route_fronts
 from rocketmq_operator.plan.common.objects import ObjectKey, cluster_ip
 from rocketmq_operator.plan.common.shaping.shaped import refusal
 from rocketmq_operator.plan.tls.controllers import TlsMode, tls_mode
@@ -48,7 +49,7 @@ def pod_refusal(observed: ObservedCluster) -> Wait | None:
         if spec.proxy.mode is ProxyMode.CLUSTER:
             needed = _present(known_addresses(observed, proxies.hosts_needed(owner, spec)))
             proxies.proxy_deployment(owner, spec, needed)
-        for listener in spec.listeners:
+        for listener in with_route_fronts(spec):
             needed = _present(known_addresses(observed, proxies.hosts_needed(owner, spec)))
             listeners.route_front_deployment(owner, spec, listener, needed)
 

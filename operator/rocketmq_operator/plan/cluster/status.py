@@ -54,7 +54,7 @@ def cluster_status(observed: ObservedCluster, plan: ResourcePlan) -> RocketMQClu
         _cluster_ready(observed, plan, (controllers, name_servers), troubles),
         controllers_status.quorum_finding(observed, plan, controllers, troubles),
         _proxy_ready(observed, proxies, troubles),
-        listeners_finding(listeners),
+        listeners_finding(listeners, {one.name for one in observed.spec.listeners if one.serves_grpc}),
     ]
     progress = progressing(plan, troubles, works_for)
     findings = [

@@ -26,6 +26,7 @@ from rocketmq_operator.plan.cluster.controller_rolling import replace_broken, ro
 from rocketmq_operator.plan.cluster.listeners import (
     ROUTE_FRONT,
     bootstrap,
+    grpc_services,
     route_front_children,
     route_front_deployment,
 )
@@ -42,6 +43,7 @@ from rocketmq_operator.plan.common.actions import (
     first_until_wait,
 )
 from rocketmq_operator.plan.common.claimed_names import names_of_cluster
+from rocketmq_operator.plan.common.listeners import with_route_fronts
 from rocketmq_operator.plan.common.objects import Json, ObjectKey, belongs_to, key_of
 from rocketmq_operator.plan.common.ownership import why_name_is_taken
 from rocketmq_operator.plan.common.parts import with_live_claim_templates
@@ -109,6 +111,7 @@ def _work(observed: ObservedCluster) -> ResourcePlan:
         *cluster_children(owner, spec, observed.secrets, peers, mode),
         *proxy_children(owner, spec),
         *route_front_children(observed),
+        *grpc_services(owner, spec),
         bootstrap(observed),
     )
     return first_until_wait(
@@ -205,12 +208,13 @@ def _proxies(observed: ObservedCluster) -> ResourcePlan:
 def _route_fronts(observed: ObservedCluster) -> ResourcePlan:
     """Make the route fronts' Deployments once the addresses of all name servers are known."""
     owner, spec = observed.owner, observed.spec
-    if not spec.listeners:
+    fronted = with_route_fronts(spec)
+    if not fronted:
         return NO_STEPS
     hosts = known_addresses(observed, hosts_needed(owner, spec))
     if (wait := unknown_address(hosts)) is not None:
         return ResourcePlan((), wait)
-    wanted = [route_front_deployment(owner, spec, listener, hosts) for listener in spec.listeners]
+    wanted = [route_front_deployment(owner, spec, listener, hosts) for listener in fronted]
     return child_steps(owner, wanted, observed.children)
 
 
@@ -218,7 +222,7 @@ def _leftovers(observed: ObservedCluster, wanted: Sequence[Json]) -> ResourcePla
     kept = set(map(key_of, wanted))
     if observed.spec.proxy.mode is ProxyMode.CLUSTER:
         kept.add(ObjectKey("Deployment", names.proxies(observed.owner.name)))
-    for listener in observed.spec.listeners:
+    for listener in with_route_fronts(observed.spec):
         kept.add(ObjectKey("Deployment", names.route_front(observed.owner.name, listener.name)))
     gone = []
     trust = ObjectKey("ConfigMap", names.trust(observed.owner.name))
