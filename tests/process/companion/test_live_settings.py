@@ -24,7 +24,7 @@ FACTS = BrokerFacts(BrokerId(1), "", True, 1, LogOffset(0), None, None, ())
 NO_SUCH_GROUP = 26
 """SUBSCRIPTION_GROUP_NOT_EXIST"""
 OTHERS = {"true": "false", "false": "true", "04": "05"}
-CHANGED = {name: OTHERS.get(value, str(int(value) + 1)) for name, value in LIVE_SETTINGS.items()}
+CHANGED = {name: OTHERS.get(value) or str(int(value) + 1) for name, value in LIVE_SETTINGS.items()}
 """Another value of each setting."""
 
 
