@@ -27,6 +27,7 @@ _BY_KEY: Final = {
     "group": "NAME",
     "advertise": "HOST:PORT",
     "broker_id": "ID",
+    "broker_conf": "FILE",
     "credentials": "DIR",
     "hold_port": "PORT",
     "lease_port": "PORT",
