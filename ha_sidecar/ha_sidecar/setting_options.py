@@ -28,6 +28,7 @@ _BY_KEY: Final = {
     "group": "NAME",
     "advertise": "HOST:PORT",
     "broker_id": "ID",
+    "broker_conf": "FILE",
     "credentials": "DIR",
     "tls_mode": "|".join(TLS_MODES),
     "hold_port": "PORT",

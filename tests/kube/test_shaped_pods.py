@@ -94,7 +94,7 @@ def namespace() -> Iterator[str]:
 @pytest.mark.parametrize("component", list(PATHS))
 def test_the_api_server_keeps_every_setting_as_it_was_written(component: str, namespace: str) -> None:
     wanted = {"pod": EVERY_SETTING, "podOverride": OVERRIDE}
-    cluster = dict.fromkeys(("controllers", "nameServers", "proxy"), wanted)
+    cluster = dict.fromkeys(("controllers", "nameServers", "proxy", "routeFronts"), wanted)
     group = {**wanted, "logPod": EVERY_SETTING, "logPodOverride": OVERRIDE}
     body = workloads(cluster, group)[component]
     metadata = {**body["metadata"], "namespace": namespace}

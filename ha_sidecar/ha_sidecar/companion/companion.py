@@ -57,6 +57,7 @@ from ha_sidecar.decisions.broker_facts import (
     with_controller_id,
 )
 from ha_sidecar.decisions.replication_history import ReplicationHistory
+from ha_sidecar.live_settings.watch import SettingsWatch
 from ha_sidecar.users.watch import UserWatch
 
 BROKER_FORGET_S: Final = 3.0
@@ -108,6 +109,9 @@ class Companion:
                 lambda: self._broker_facts,
                 lambda: self._group_facts,
             )
+        self._settings: SettingsWatch | None = None
+        if config.broker_conf is not None:
+            self._settings = SettingsWatch(config.broker_conf, self._broker, lambda: self._broker_facts)
         self._hold: ClientHold | None = None
         self._room: Final = HoldPort(config.hold_port)
         self._fencing: Final = Fencing(config, self._controllers, self._events) if config.fence else None
@@ -139,6 +143,8 @@ class Companion:
                 works.append(self._revive.run())
             if self._users is not None:
                 works.append(self._users.run())
+            if self._settings is not None:
+                works.append(self._settings.run())
             if self._config.hold_ms:
                 self._hold = ClientHold(
                     self._config.broker,
@@ -240,6 +246,7 @@ class Companion:
             "metadata_in_sync": None if missing is None else not missing,
             "metadata_missing": missing,
             "users_in_sync": None if self._users is None else self._users.in_sync,
+            "settings": None if self._settings is None else self._settings.told,
         }
 
     async def _pause(self) -> None:

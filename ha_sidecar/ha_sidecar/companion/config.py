@@ -64,6 +64,8 @@ class CompanionConfig:
             (see `users.watch`); needs `credentials`.
         state: the companion's own folder, where the POP checkpoints that it owes outlive its process; the
             command `handover` uses it too. None: the debt ends with the process.
+        broker_conf: the broker's file of settings. While the broker runs, it gets the changed ones that it
+            takes at run time (see `live_settings`). None, or without the file: it does not.
         deadline_s: a handover that is not done by then gives up; stay below the pod's termination grace
             period.
     """
@@ -93,6 +95,7 @@ class CompanionConfig:
     tls_mode: str = PERMISSIVE
     keep_users: bool = False
     state: Path | None = None
+    broker_conf: Path | None = Path("/etc/rocketmq/broker.conf")
     deadline_s: int = 20
 
     def __post_init__(self) -> None:
@@ -145,7 +148,7 @@ def _parse(key: str, text: str) -> object:
             return number(key, text)
         case "credentials":
             return signer(text)
-        case "state" | "tls":
+        case "state" | "tls" | "broker_conf":
             return Path(text) if text else None
         case "fence" | "keep_users" | "lease_binds" | "metadata_put_back":
             require(text in ("true", "false"), f"{key.replace('_', '-')} {text!r}: true or false")

@@ -15,6 +15,7 @@ from rocketmq_operator.api.common import (
     PROPERTY_VALUE_PATTERN,
     DeletionPolicy,
     LogLevel,
+    LogTarget,
     LostMembers,
     Placement,
     Resources,
@@ -93,15 +94,26 @@ AuthConfig.java 5.3.3 to 5.5.0."""
 
 HARMFUL_KEYS: Final = {
     "asyncLearner": "makes every broker a learner, which is never elected, in place of the field learners",
+    "brokerElectionPriority": "has one value for the whole group, and the least one means: never elected",
+    "dLegerGroup": "belongs to the log of DLedger, which the operator does not use",
+    "dLegerPeers": "belongs to the log of DLedger, which the operator does not use",
+    "dLegerSelfId": "belongs to the log of DLedger, which the operator does not use",
+    "duplicationEnable": "switches the copies to other members off",
     "enableDLegerCommitLog": "replaces the log by one that controllers and log replicas do not know",
+    "enableElectUncleanMaster": "is a setting of controllers: set it in controllers of the RocketMQCluster",
     "fetchControllerAddrByDnsLookup": "makes brokers take the list of controllers for one name",
+    "fetchNameSrvAddrByDnsLookup": "makes brokers take the list of name servers for one name",
     "haMasterAddress": "names a master, and the controllers choose the master",
+    "metricsPromExporterHost": "moves the metrics away from where companions and Prometheus ask for them",
+    "metricsPromExporterPort": "moves the metrics away from where companions and Prometheus ask for them",
+    "preferredLeader": "belongs to the log of DLedger, which the operator does not use",
     "storePathEpochFile": "moves the file of epochs away from where a seed writes it",
     "syncFromLastFile": "lets an empty slave skip old messages, and a seed already fills its volume; members "
     "that are never elected have the fields logSyncFromLastFile and learners.syncFromLastFile",
 }
-"""Keys of broker.conf that break failovers, and why. Sources: BrokerConfig.java and MessageStoreConfig.java
-5.5.0."""
+"""Keys of broker.conf that break what the operator promises, or change nothing, and why. Sources:
+BrokerConfig.java, MessageStoreConfig.java, DefaultMessageStore.initializeHAService, CommitLog.asyncPutMessage
+and BrokerController.updateNamesrvAddr 5.5.0."""
 
 
 class Durability(StrEnum):
@@ -231,8 +243,9 @@ class BrokerGroupSpec(SpecModel):
         Field(max_length=PROPERTIES_MAX),
     ] = Field(default={})
     """Further keys of broker.conf: a letter, then letters and digits. Keys that the operator writes,
-    those of access control, and those that break failovers are refused. Brokers read a value as it is
-    written here, backslashes included."""
+    those of access control, and those that break failovers or change nothing are refused. Brokers read a
+    value as it is written here, backslashes included. A change restarts brokers one at a time, unless they
+    take all changed keys while they run."""
     placement: Placement = Placement()
     """Where members run."""
     jvm: Jvm | None = None
@@ -249,10 +262,14 @@ class BrokerGroupSpec(SpecModel):
     """What becomes of a member whose node is gone for good."""
     failover: FailoverTiming = FailoverTiming()
     """When the controllers declare a silent master dead."""
+    log_to: LogTarget | None = None
+    """Where brokers log: Stdout or Files. Absent: brokers of a new group to standard output, and those of a
+    group from before this field to files unless there is a level. A change restarts the brokers."""
     log_level: LogLevel | None = None
-    """Least level of the log lines of brokers, companions, log replicas and learners. Brokers then log to
-    standard output, for which the first level restarts them once; they take another level when they start,
-    and the others while they run. Without a level brokers log to files, and the others at Info."""
+    """Least level of the log lines of brokers, companions, log replicas and learners; Info when absent.
+    Brokers take it when they start, and only if they log to standard output; the others while they run. In a
+    group from before `logTo` the first level sends the log of brokers to standard output, which restarts them
+    once."""
     deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
     """What becomes of the volumes when the group is deleted."""
     hibernated: bool = False
@@ -328,7 +345,8 @@ class BrokerGroupStatus(StatusModel):
     """The generation that was acted on."""
     conditions: Conditions = ()
     """Ready, MasterElected, InSync, Progressing, Reconciling, Stalled, MetadataInSync, UsersInSync (of a
-    cluster with users), StorageDurable (of an ephemeral group), Hibernated (of one that is asked to),
+    cluster with users), ConfigApplied (of a group with `config`), StorageDurable (of an ephemeral group),
+    Hibernated (of one that is asked to),
     PodsAccepted and Paused."""
     replicas: Annotated[int, Field(ge=0)] = 0
     """Brokers that exist, for the scale subresource."""

@@ -17,10 +17,11 @@ from rocketmq_operator.api.clusters.controllers import (
 from rocketmq_operator.api.common import (
     NAME_LENGTH_MAX,
     LogLevel,
+    LogTarget,
     ObjectName,
 )
 from rocketmq_operator.api.conditions import Conditions, ObservedGeneration
-from rocketmq_operator.api.listeners import Listeners, ListenerStatuses
+from rocketmq_operator.api.listeners import Listeners, ListenerStatuses, RouteFronts
 from rocketmq_operator.api.proxy import Proxy
 
 VERSION_DEFAULT = "5.5.0"
@@ -229,6 +230,22 @@ _USERS_NEED_VERSION = Rule(
 )
 
 
+_GRPC_NEEDS_PROXIES = Rule(
+    name="GrpcWithoutProxies",
+    expression="self.proxy.mode == 'Cluster' || !has(self.listeners) || "
+    "!self.listeners.exists(one, has(one.protocols) && 'GRPC' in one.protocols)",
+    message="'listeners have the protocol GRPC with proxy.mode ' + self.proxy.mode + ': proxies in brokers "
+    "answer with addresses inside, so set proxy.mode to Cluster'",
+    holds=lambda spec: (
+        spec.proxy.mode is ProxyMode.CLUSTER or not any(one.serves_grpc for one in spec.listeners)
+    ),
+    problem=lambda spec: (
+        f"listeners have the protocol GRPC with proxy.mode {spec.proxy.mode}: proxies in brokers answer with "
+        "addresses inside, so set proxy.mode to Cluster"
+    ),
+)
+
+
 class RocketMQClusterSpec(SpecModel):
     """What a person asks of a cluster."""
 
@@ -238,6 +255,7 @@ class RocketMQClusterSpec(SpecModel):
         _CONTROLLERS_OF_OTHERS,
         _CLIENTS_NEED_INTERNAL,
         _EXTERNAL_IN_PLAIN,
+        _GRPC_NEEDS_PROXIES,
         Rule(
             name="OlderProtocol",
             expression="!self.version.startsWith('5.0.') && self.version != '5.1.0'",
@@ -265,17 +283,22 @@ class RocketMQClusterSpec(SpecModel):
     """Who speaks gRPC with clients."""
     tls: TlsSpec = TlsSpec()
     """Certificates of the cluster's processes."""
+    route_fronts: RouteFronts = RouteFronts()
+    """Pods of the route fronts of all listeners."""
     listeners: Listeners = ()
     """How clients outside the network of the pods reach the brokers; clients inside need none."""
     authentication: Authentication = Authentication()
     """How brokers know a client."""
     authorization: Authorization = Authorization()
     """How brokers decide what a client may do."""
+    log_to: LogTarget | None = None
+    """Where name servers and proxies log: Stdout or Files. Absent: those of a new cluster to standard output,
+    and those of a cluster from before this field to files unless there is a level. A change restarts them."""
     log_level: LogLevel | None = None
-    """Least level of the log lines of controllers, name servers, proxies and route fronts. Name servers and
-    proxies then log to standard output, for which the first level restarts them once; they take another level
-    when they start, and the others while they run. Without a level they log to files, and the others at
-    Info."""
+    """Least level of the log lines of controllers, name servers, proxies and route fronts; Info when absent.
+    Name servers and proxies take it when they start, and only if they log to standard output; the others
+    while they run. In a cluster from before `logTo` the first level sends their log to standard output, which
+    restarts them once."""
     paused: bool = False
     """Whether the operator only looks and reports, and changes nothing."""
 
@@ -341,6 +364,10 @@ class RocketMQClusterStatus(StatusModel):
     """Ready and requested name servers, for instance 2/2, or how many are external."""
     proxies: Annotated[str, Field(max_length=16)] = ""
     """Ready and requested proxies; empty if they run in other pods."""
+    proxy_replicas: Annotated[int, Field(ge=0)] = 0
+    """Pods of proxies that exist, for the scale subresource."""
+    proxy_selector: Annotated[str, Field(max_length=256)] = ""
+    """Selector of the proxies' pods, for the scale subresource; empty if they run in other pods."""
     listeners: ListenerStatuses = ()
     """What applications use as their name server address, inside and by listener."""
     addresses: Annotated[str, Field(max_length=4_096)] = ""

@@ -152,6 +152,15 @@ class LogLevel(StrEnum):
     ERROR = "Error"
 
 
+class LogTarget(StrEnum):
+    """Where RocketMQ's own processes log."""
+
+    STDOUT = "Stdout"
+    """To standard output, where the container runtime bounds the size."""
+    FILES = "Files"
+    """As the image says: to files in the scratch space of the pod, rotated by size."""
+
+
 class DeletionPolicy(StrEnum):
     """What becomes of what outlives an object, volumes or what brokers know, when the object is deleted."""
 

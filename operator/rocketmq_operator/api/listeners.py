@@ -1,7 +1,8 @@
 """Listeners of a RocketMQCluster: how clients outside the network of its pods reach its brokers.
 
-Clients inside need no listener: they use name servers and brokers directly. Each listener has a route front,
-which its clients use as their name server, and an address of its own for each broker.
+Clients inside need no listener: they use name servers and brokers directly. Each listener for remoting has a
+route front, which its clients use as their name server, and an address of its own for each broker. One for
+gRPC leads to the proxies.
 """
 
 from enum import StrEnum
@@ -12,6 +13,7 @@ from pydantic import Field
 from rocketmq_operator.api.base import KEPT_WHOLE, Rule, SpecModel, StatusModel, kept_by
 from rocketmq_operator.api.common import LABEL_KEY_PATTERN, Resources
 from rocketmq_operator.api.names import GROUP
+from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
 
 LISTENERS_MAX: Final = 4
 BROKERS_MAX: Final = 64
@@ -31,6 +33,26 @@ class ListenerType(StrEnum):
     """The platform's load balancer gives an address to each broker and the route front."""
     EXTERNAL = "External"
     """A person provides all addresses, and leads them to the brokers' Services."""
+
+
+class ListenerProtocol(StrEnum):
+    """What clients of a listener speak."""
+
+    REMOTING = "Remoting"
+    """The protocol of brokers and name servers."""
+    GRPC = "GRPC"
+    """The protocol of proxies, which RocketMQ 5's clients speak."""
+
+
+class ProxyAddress(SpecModel):
+    """Where clients of a listener reach the proxies."""
+
+    advertised_host: Host | None = None
+    """Host that clients connect to; the listener's when absent."""
+    advertised_port: Port | None = None
+    """Port that clients connect to; the one of the Service when absent."""
+    node_port: Port | None = None
+    """With type NodePort: the port on each node; Kubernetes chooses one when absent."""
 
 
 class BrokerAddress(SpecModel):
@@ -62,7 +84,22 @@ class RouteFrontSpec(SpecModel):
 
 
 def _has_node_ports(listener: "ListenerSpec") -> bool:
-    return listener.route_front.node_port is not None or any(one.node_port for one in listener.brokers)
+    given = [listener.route_front.node_port, listener.proxy.node_port]
+    given += [broker.node_port for broker in listener.brokers]
+    return any(number is not None for number in given)
+
+
+def _has_ports(listener: "ListenerSpec") -> bool:
+    """Say whether an external listener has the ports that its protocols need."""
+    needed = [listener.proxy.advertised_port] if listener.serves_grpc else []
+    if listener.serves_remoting:
+        needed += [listener.route_front.advertised_port]
+        needed += [broker.advertised_port for broker in listener.brokers]
+    return all(number is not None for number in needed)
+
+
+_REMOTING_IN_CEL = "(!has(self.protocols) || 'Remoting' in self.protocols)"
+_GRPC_IN_CEL = "has(self.protocols) && 'GRPC' in self.protocols"
 
 
 class ListenerSpec(SpecModel):
@@ -92,27 +129,23 @@ class ListenerSpec(SpecModel):
         ),
         Rule(
             name="PortMissing",
-            expression="self.type != 'External' || (has(self.routeFront) && "
-            "has(self.routeFront.advertisedPort) && "
-            "(!has(self.brokers) || self.brokers.all(broker, has(broker.advertisedPort))))",
-            message="'listeners[%s]: type External needs advertisedPort in routeFront and in each of brokers'"
-            ".format([self.name])",
-            holds=lambda listener: (
-                listener.type is not ListenerType.EXTERNAL
-                or (
-                    listener.route_front.advertised_port is not None
-                    and all(broker.advertised_port is not None for broker in listener.brokers)
-                )
-            ),
+            expression="self.type != 'External' || ("
+            f"(!{_REMOTING_IN_CEL} || (has(self.routeFront) && has(self.routeFront.advertisedPort) && "
+            "(!has(self.brokers) || self.brokers.all(broker, has(broker.advertisedPort))))) && "
+            f"(!({_GRPC_IN_CEL}) || (has(self.proxy) && has(self.proxy.advertisedPort))))",
+            message="'listeners[%s]: type External needs advertisedPort in routeFront and in each of brokers "
+            "for Remoting, in proxy for GRPC'.format([self.name])",
+            holds=lambda listener: listener.type is not ListenerType.EXTERNAL or _has_ports(listener),
             problem=lambda listener: (
                 f"listeners[{listener.name}]: type External needs advertisedPort in routeFront and in each "
-                "of brokers"
+                "of brokers for Remoting, in proxy for GRPC"
             ),
         ),
         Rule(
             name="NodePortUnused",
             expression="self.type == 'NodePort' || ((!has(self.routeFront) || "
-            "!has(self.routeFront.nodePort)) && (!has(self.brokers) || "
+            "!has(self.routeFront.nodePort)) && (!has(self.proxy) || !has(self.proxy.nodePort)) && "
+            "(!has(self.brokers) || "
             "self.brokers.all(broker, !has(broker.nodePort))))",
             message="'listeners[%s]: nodePort is for type NodePort, not for %s: remove it'"
             ".format([self.name, self.type])",
@@ -178,6 +211,12 @@ class ListenerSpec(SpecModel):
         Annotated[str, Field(min_length=1, max_length=253, pattern=LABEL_KEY_PATTERN)] | None
     ) = None
     """With LoadBalancer: the class of the load balancer; the platform's default when absent."""
+    protocols: Annotated[
+        tuple[ListenerProtocol, ...], Field(min_length=1, max_length=2, json_schema_extra=KEPT_WHOLE)
+    ] = (ListenerProtocol.REMOTING,)
+    """What its clients speak: Remoting, GRPC or both. GRPC needs `proxy.mode` Cluster of the cluster."""
+    proxy: ProxyAddress = ProxyAddress()
+    """With GRPC: where clients reach the proxies."""
     route_front: RouteFrontSpec = RouteFrontSpec()
     """What clients use as their name server."""
     brokers: Annotated[
@@ -185,9 +224,28 @@ class ListenerSpec(SpecModel):
     ] = ()
     """Addresses of single brokers. With External, clients reach only the brokers of this list."""
 
+    @property
+    def serves_remoting(self) -> bool:
+        """Whether clients reach brokers by remoting."""
+        return ListenerProtocol.REMOTING in self.protocols
+
+    @property
+    def serves_grpc(self) -> bool:
+        """Whether clients reach proxies by gRPC."""
+        return ListenerProtocol.GRPC in self.protocols
+
     def broker(self, name: str) -> BrokerAddress:
         """Return what the listener says of a broker; nothing but its name without an entry."""
         return next((one for one in self.brokers if one.name == name), BrokerAddress(name=name))
+
+
+class RouteFronts(SpecModel):
+    """The pods of the route fronts of all listeners."""
+
+    pod: PodSettings | None = None
+    """Of these pods."""
+    pod_override: PodOverride | None = None
+    """Laid over these pods."""
 
 
 Listeners = Annotated[
@@ -203,11 +261,14 @@ class ListenerStatus(StatusModel):
     type: Annotated[str, Field(max_length=16)] = ""
     """ClusterIP for clients inside, else the listener's type."""
     address: Annotated[str, Field(max_length=2_048)] = ""
-    """What applications use as their name server address; empty while it is unknown."""
+    """What applications use as their name server address; empty while it is unknown, and without Remoting."""
+    grpc_address: Annotated[str, Field(max_length=320)] = ""
+    """What applications use as the endpoint of gRPC clients; empty while it is unknown, and without GRPC."""
     brokers: Annotated[str, Field(max_length=16)] = ""
-    """Brokers with a known address, and all brokers, for instance 3/3; empty for clients inside."""
+    """Brokers with a known address, and all brokers, for instance 3/3; empty for clients inside, and without
+    Remoting."""
     route_fronts: Annotated[str, Field(max_length=16)] = ""
-    """Ready and requested route fronts; empty for clients inside."""
+    """Ready and requested route fronts; empty for clients inside, and without Remoting."""
 
 
 ListenerStatuses = Annotated[

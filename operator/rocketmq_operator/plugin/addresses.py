@@ -1,4 +1,4 @@
-"""`kubectl rmqha bootstrap`: what applications use as their name server address, inside and by listener.
+"""`kubectl rmqha bootstrap`: what applications use as their name server or gRPC endpoint, by listener.
 
 The command shows the status that the operator wrote.
 """
@@ -23,13 +23,16 @@ async def bootstrap(server: GroupServer, namespace: str, name: str | None) -> Co
         if found is None:
             raise RequestError(f"RocketMQCluster {name} does not exist in namespace {namespace}")
         clusters = [found]
-    table = [["CLUSTER", "LISTENER", "TYPE", "BROKERS", "ADDRESS"]]
+    table = [["CLUSTER", "LISTENER", "TYPE", "BROKERS", "ADDRESS", "GRPC"]]
     data = []
     for cluster in clusters:
         status = RocketMQClusterStatus.model_validate(cluster.get("status") or {})
         own = cluster["metadata"]["name"]
         table += [
-            [own, one.name, one.type, one.brokers or NOTHING, one.address or NOTHING]
+            [
+                *(own, one.name, one.type, one.brokers or NOTHING, one.address or NOTHING),
+                one.grpc_address or NOTHING,
+            ]
             for one in status.listeners
         ]
         listeners = [one.model_dump(by_alias=True, mode="json") for one in status.listeners]

@@ -25,7 +25,14 @@ from testkit.products.signed_group import ACCESS_CONTROL, INNER
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings
 from testkit.rocketmq.processes import QUICK_SETTINGS, BrokerPlace, JavaBroker, NameServer, mqadmin
-from testkit.rocketmq.proxy import BOOT_TIMEOUT_S, STARTED, ProxyFile, proxy_process, send_and_read
+from testkit.rocketmq.proxy import (
+    BOOT_TIMEOUT_S,
+    STARTED,
+    ProxyFile,
+    proxy_process,
+    route_addresses,
+    send_and_read,
+)
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
@@ -79,6 +86,9 @@ async def test_a_proxy_of_its_own_answers_clients_of_rocketmq_5_and_older_ones(
         assert _settings_taken(proxy, file.settings) == file.settings
         counted = await send_and_read(file.grpc_address, TOPIC, READERS, MESSAGES, tmp_path / "grpc")
         assert counted == {"sent": MESSAGES, "read": MESSAGES}
+        used = "mq.example.org:30081"
+        sent_to = await route_addresses(release, file.grpc_address, used, TOPIC, tmp_path / "route")
+        assert sent_to == {used}, "a client behind a listener goes on by the address that it used"
         settings = LoadSettings(threads=1, rate=50, send_timeout_ms=60_000)
         # Its first sends may fail: a proxy may be slow to answer the first route
         # request, and the client retries.

@@ -242,7 +242,8 @@ class MemoryKube:
                 ready = 0 if name in self.unready else value["spec"]["replicas"] - down
                 rolled = {"observedGeneration": value["metadata"]["generation"]}
                 rolled |= dict.fromkeys(("replicas", "updatedReplicas"), value["spec"]["replicas"])
-                value["status"] = rolled | deployment_status(name, ready, self.forbidden.get(name))
+                wanted = value["spec"]["replicas"]
+                value["status"] = rolled | deployment_status(name, wanted, ready, self.forbidden.get(name))
         self.on_change()
 
     def _collect(self) -> None:

@@ -19,10 +19,10 @@ class PodFault(StrEnum):
     """Its process runs and never does its work."""
 
 
-def deployment_status(name: str, ready: int, forbidden: str | None) -> Json:
+def deployment_status(name: str, wanted: int, ready: int, forbidden: str | None) -> Json:
     """Return the status of a Deployment; `forbidden` is why the API server refuses its pods."""
     if forbidden is None:
-        return {"readyReplicas": ready}
+        return {"replicas": wanted, "readyReplicas": ready}
     failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}
     return {"readyReplicas": 0, "conditions": [failure | {"message": f'pods "{name}-1" is {forbidden}'}]}
 

@@ -21,6 +21,8 @@ from testkit.rocketmq.load import compile_java, signing_options, with_class_path
 from testkit.rocketmq.processes import PROXY_CLASS, java_command
 
 PROGRAM: Final = "GrpcClient"
+ROUTE_PROGRAM: Final = "RouteQuery"
+_ADDRESS: Final = "address "
 STARTED: Final = "rocketmq-proxy startup successfully"
 BOOT_TIMEOUT_S: Final = 150.0
 _CLIENT_TIMEOUT_S: Final = 150.0
@@ -109,3 +111,28 @@ async def send_and_read(
     if status != 0:
         raise ProcessFailedError(f"the gRPC client ended with {status}:\n{process.tail()}")
     return json.loads(process.output().splitlines()[-1])
+
+
+async def route_addresses(jars: Path, proxy: str, used: str, topic: str, directory: Path) -> set[str]:
+    """Return where a proxy sends a client that reached it at another address, host:port each.
+
+    Args:
+        jars: of the proxy's release.
+        proxy: host:port of the proxy's gRPC port.
+        used: host:port that the client names as the one it connected to.
+        topic: the topic whose route it asks for.
+        directory: receives the program's log.
+
+    Raises:
+        ProcessFailedError: the proxy did not answer.
+    """
+    options = ("--proxy", proxy, "--used", used, "--topic", topic)
+    command = java_command(jars, ROUTE_PROGRAM, *options, home=directory / "home")
+    classes = await compile_java(jars, (ROUTE_PROGRAM,))
+    process = ManagedProcess("route query", with_class_path(command, classes), directory / "route_query.log")
+    async with process:
+        status = await process.wait(_CLIENT_TIMEOUT_S)
+    if status != 0 or "status OK" not in process.output():
+        raise ProcessFailedError(f"the route query ended with {status}:\n{process.tail()}")
+    lines = process.output().splitlines()
+    return {line.removeprefix(_ADDRESS) for line in lines if line.startswith(_ADDRESS)}

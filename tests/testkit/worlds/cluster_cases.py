@@ -6,6 +6,12 @@ from testkit.worlds.crd_cases import RefusedChange
 
 Json = dict[str, Any]
 _REF: Final[Json] = {"controllers": {"ref": {"name": "main"}}}
+_GRPC_LISTENER: Final[Json] = {
+    "name": "outside",
+    "type": "NodePort",
+    "advertisedHost": "mq.example.org",
+    "protocols": ["Remoting", "GRPC"],
+}
 _EXTERNAL: Final[Json] = {"nameServers": {"external": ["10.0.0.7:9876"]}}
 
 
@@ -40,6 +46,42 @@ CLUSTER_REFUSALS: Final = (
     _refused(
         "external name servers, and a number", {"nameServers": {"replicas": 3}}, "external", before=_EXTERNAL
     ),
+    _refused(
+        "external name servers, and settings", {"nameServers": {"config": {"a": "1"}}}, before=_EXTERNAL
+    ),
+    _refused(
+        "a port of name servers",
+        {"nameServers": {"config": {"listenPort": "9"}}},
+        "nameServers.config.listenPort",
+    ),
+    _refused(
+        "a controller in name servers",
+        {"nameServers": {"config": {"enableControllerInNamesrv": "true"}}},
+        "nameServers.config.enableControllerInNamesrv",
+        "starts a controller",
+    ),
+    _refused(
+        "gRPC through proxies in brokers",
+        {"listeners": [_GRPC_LISTENER]},
+        "GRPC",
+        "proxy.mode",
+        before={"proxy": {"mode": "Local"}},
+    ),
+    _refused(
+        "a protocol that is not known", {"listeners": [_GRPC_LISTENER | {"protocols": ["HTTP"]}]}, "HTTP"
+    ),
+    _refused(
+        "external proxies without a port",
+        {"listeners": [_GRPC_LISTENER | {"type": "External"}]},
+        "proxy for GRPC",
+        before={"proxy": {"mode": "Cluster"}},
+    ),
+    _refused(
+        "a node port of proxies with a load balancer",
+        {"listeners": [_GRPC_LISTENER | {"type": "LoadBalancer", "proxy": {"nodePort": 30081}}]},
+        "nodePort",
+        before={"proxy": {"mode": "Cluster"}},
+    ),
     _refused("a name server without a port", {"nameServers": {"external": ["10.0.0.7"]}}, "10.0.0.7"),
     _refused("name servers in one text", {"nameServers": {"external": ["a:1;b:2"]}}, "a:1;b:2"),
     _refused(
@@ -72,6 +114,16 @@ CLUSTER_REFUSALS: Final = (
     ),
 )
 ACCEPTED_CLUSTER_CHANGES: Final[tuple[tuple[str, str, Json], ...]] = (
+    (
+        "settings of name servers",
+        "RocketMQCluster",
+        {"nameServers": {"config": {"scanNotActiveBrokerInterval": "3000"}}},
+    ),
+    (
+        "gRPC through proxies in their own pods",
+        "RocketMQCluster",
+        {"proxy": {"mode": "Cluster"}, "listeners": [_GRPC_LISTENER]},
+    ),
     ("a grant to another namespace", "RocketMQCluster", {"controllers": {"allowedNamespaces": ["1bank"]}}),
     ("clients in TLS only", "RocketMQCluster", {"tls": {"clients": "Enforcing", "internal": "Enforced"}}),
     (

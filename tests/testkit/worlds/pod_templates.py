@@ -7,6 +7,7 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.names import API_VERSION
 from rocketmq_operator.plan.cluster import children as cluster_children
 from rocketmq_operator.plan.cluster import proxies
+from rocketmq_operator.plan.cluster.listeners import route_front_deployment
 from rocketmq_operator.plan.cluster.observed import ClusterSecrets
 from rocketmq_operator.plan.common.objects import Owner
 from rocketmq_operator.plan.group import children as group_children
@@ -15,20 +16,22 @@ from testkit.worlds.crd_cases import GROUP_SPEC, merged
 Json = dict[str, Any]
 NAMESPACE: Final = "demo"
 IMAGES: Final = {"images": {"rocketmq": "rocketmq:1", "controller": "controller:1", "replica": "replica:1"}}
+LISTENERS: Final = [{"name": "outside", "type": "NodePort", "advertisedHost": "mq.example.org"}]
 PATHS: Final = {
     "broker": ("BrokerGroup", ("pod",)),
     "log-replica": ("BrokerGroup", ("logPod",)),
     "controller": ("RocketMQCluster", ("controllers", "pod")),
     "nameserver": ("RocketMQCluster", ("nameServers", "pod")),
     "proxy": ("RocketMQCluster", ("proxy", "pod")),
+    "route-front": ("RocketMQCluster", ("routeFronts", "pod")),
 }
 """By main container: the kind whose spec has the settings of its pod, and the path to them."""
 
 
 def workloads(cluster: Json | None = None, group: Json | None = None) -> dict[str, Json]:
-    """Return the StatefulSets and the Deployment of a cluster and a group, by their pods' main container."""
+    """Return the StatefulSets and the Deployments of a cluster and a group, by their pods' main container."""
     cluster_spec = RocketMQClusterSpec.model_validate(
-        merged({"proxy": {"mode": "Cluster"}, **IMAGES}, cluster or {})
+        merged({"proxy": {"mode": "Cluster"}, "listeners": LISTENERS, **IMAGES}, cluster or {})
     )
     group_spec = BrokerGroupSpec.model_validate(merged(GROUP_SPEC, group or {}))
     main, orders = _owner("RocketMQCluster", "main"), _owner("BrokerGroup", "orders")
@@ -45,6 +48,12 @@ def workloads(cluster: Json | None = None, group: Json | None = None) -> dict[st
             if body["kind"] == "StatefulSet"
         ),
         proxies.proxy_deployment(main, cluster_spec, _addresses(proxies.hosts_needed(main, cluster_spec))),
+        *(
+            route_front_deployment(
+                main, cluster_spec, listener, _addresses(proxies.hosts_needed(main, cluster_spec))
+            )
+            for listener in cluster_spec.listeners
+        ),
     )
     return {template(body)["spec"]["containers"][0]["name"]: body for body in bodies}
 

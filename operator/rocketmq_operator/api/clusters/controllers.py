@@ -8,12 +8,16 @@ from rocketmq_operator.api.base import KEPT_WHOLE, Rule, SpecModel, sets_only
 from rocketmq_operator.api.common import (
     CLUSTER_NAME_PATTERN,
     NAME_LENGTH_MAX,
+    PROPERTIES_MAX,
+    PROPERTY_VALUE_LENGTH_MAX,
+    PROPERTY_VALUE_PATTERN,
     LostMembers,
     Resources,
     StorageSpec,
 )
 from rocketmq_operator.api.pods.jvm import Jvm
 from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
+from rocketmq_operator.api.rules import harmful_keys, owned_keys, plain_properties
 
 CONTROLLER_COUNTS = (1, 3, 5)
 NODE_TIMEOUT_MS_DEFAULT = 500
@@ -22,6 +26,15 @@ ALLOWED_NAMESPACES_MAX: Final = 32
 USERS_MAX: Final = 64
 """Of the clusters that use the controllers of another."""
 NAME_SERVERS_MAX: Final = 8
+OWNED_NAME_SERVER_KEYS: Final = ("listenPort",)
+"""Keys of namesrv.conf that the operator writes itself."""
+HARMFUL_NAME_SERVER_KEYS: Final = {
+    "configStorePath": "names a file that a name server writes, in a pod that keeps nothing",
+    "enableControllerInNamesrv": "starts a controller of RocketMQ beside those of the operator",
+    "kvConfigPath": "names a file that a name server writes, in a pod that keeps nothing",
+    "rocketmqHome": "moves the home that the start script gives",
+}
+"""Keys of namesrv.conf that break what the operator runs, and why. Source: NamesrvConfig.java 5.5.0."""
 Namespace = Annotated[str, Field(max_length=NAME_LENGTH_MAX, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 HostAndPort = Annotated[
     str,
@@ -39,13 +52,13 @@ class NameServersSpec(SpecModel):
         Rule(
             name="SettingsWithoutUse",
             expression="!has(self.external) || self.external.size() == 0 || (self.replicas == 2 && "
-            "!has(self.jvm) && !has(self.pod) && !has(self.podOverride))",
+            "!has(self.jvm) && !has(self.pod) && !has(self.podOverride) && self.config.size() == 0)",
             message="'nameServers.external names %d name servers: the operator makes none, so remove "
-            "replicas, jvm, pod and podOverride'.format([self.external.size()])",
+            "replicas, jvm, pod, podOverride and config'.format([self.external.size()])",
             holds=lambda spec: not spec.external or sets_only(spec, "external"),
             problem=lambda spec: (
                 f"nameServers.external names {len(spec.external)} name servers: the operator makes none, so "
-                "remove replicas, jvm, pod and podOverride"
+                "remove replicas, jvm, pod, podOverride and config"
             ),
             reason="FieldValueForbidden",
         ),
@@ -59,6 +72,9 @@ class NameServersSpec(SpecModel):
             "has(self.external) ? self.external.size() : 0])",
             reason="FieldValueForbidden",
         ),
+        plain_properties("nameServers.config"),
+        owned_keys("nameServers.config", OWNED_NAME_SERVER_KEYS),
+        harmful_keys("nameServers.config", HARMFUL_NAME_SERVER_KEYS),
     )
 
     external: Annotated[
@@ -76,6 +92,14 @@ class NameServersSpec(SpecModel):
     """Of their pods."""
     pod_override: PodOverride | None = None
     """Laid over their pods."""
+    config: Annotated[
+        dict[
+            str, Annotated[str, Field(max_length=PROPERTY_VALUE_LENGTH_MAX, pattern=PROPERTY_VALUE_PATTERN)]
+        ],
+        Field(max_length=PROPERTIES_MAX),
+    ] = Field(default={})
+    """Further keys of namesrv.conf: a letter, then letters and digits. A change restarts the name servers,
+    one at a time."""
 
 
 class ControllersRef(SpecModel):

@@ -1,7 +1,8 @@
 """The CustomResourceDefinitions, generated from the models.
 
 Printer columns come from the status: a column that shows the spec tells people what they typed; only the
-schedule of an `SLOReport` is nowhere else. A `BrokerGroup` can be scaled by `kubectl scale`.
+schedule of an `SLOReport` is nowhere else. `kubectl scale` of a `BrokerGroup` changes its brokers, that of a
+`RocketMQCluster` its proxies.
 """
 
 from collections.abc import Sequence
@@ -90,6 +91,11 @@ def custom_resource_definitions() -> tuple[Json, ...]:
                 _AGE,
             ),
             rules=(_NAME_RULE,),
+            scale={
+                "specReplicasPath": ".spec.proxy.replicas",
+                "statusReplicasPath": ".status.proxyReplicas",
+                "labelSelectorPath": ".status.proxySelector",
+            },
         ),
         _definition(
             GROUP_KIND,

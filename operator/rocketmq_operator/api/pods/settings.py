@@ -36,7 +36,8 @@ OWNED_ENV: Final = ("JAVA_OPT_EXT", "POD_IP", "POD_NAME")
 OWNED_VOLUMES: Final = ("config", "credentials", "data", "scratch", "token")
 MOUNTABLE_VOLUMES: Final = ("data", "scratch")
 OWNED_CONTAINERS: Final = (
-    "broker", "companion", "controller", "log-replica", "nameserver", "proxy", "seed",
+    "broker", "companion", "controller", "log-replica", "nameserver", "proxy", "route-front",
+    "seed",
 )  # fmt: skip
 OWNED_MOUNTS: Final = (
     "/", "/etc/rocketmq", "/etc/rocketmq-credentials", "/etc/rocketmq-token", "/tmp", "/var/lib/rocketmq",  # noqa: S108 - in pods

@@ -28,13 +28,14 @@ from rocketmq_operator.plan.group.observed import (
     parse_refusal,
     parse_users_in_sync,
 )
+from rocketmq_operator.plan.group.pod_sets.live_settings import ToldSettings, parse_settings
 from rocketmq_operator.plan.group.trouble import group_members
 from rocketmq_operator.plan.pods.events import ObservedEvent, parse_events
 from rocketmq_operator.plan.pods.member_trouble import NeededMembers, event_queries
 from rocketmq_operator.plan.pods.observed import ObservedPod, parse_pod
 
 _LOG: Final = logging.getLogger(__name__)
-_Told = tuple[MissingMetadata | None, str, bool | None]
+_Told = tuple[MissingMetadata | None, str, bool | None, ToldSettings | None]
 
 
 async def cluster_with_causes(environment: Environment, observed: ObservedCluster) -> ObservedCluster:
@@ -64,15 +65,17 @@ async def group_with_causes(environment: Environment, observed: ObservedGroup) -
         observed,
         events=await _events(environment, observed, group_members(observed)),
         missing_metadata={name: lacking for name, (lacking, *_) in by_name.items() if lacking is not None},
-        refusals={name: refusal for name, (_, refusal, _) in by_name.items() if refusal},
-        users_in_sync={name: holds for name, (*_, holds) in by_name.items() if holds is not None},
+        refusals={name: refusal for name, (_, refusal, *_) in by_name.items() if refusal},
+        users_in_sync={name: holds for name, (_, _, holds, _) in by_name.items() if holds is not None},
+        told_settings={name: told for name, (*_, told) in by_name.items() if told is not None},
     )
 
 
 async def _companion_status(environment: Environment, ip: str) -> _Told | None:
     try:
         status = await environment.companions.status(f"{ip}:{names.COMPANION_HTTP_PORT}")
-        return parse_missing_metadata(status), parse_refusal(status), parse_users_in_sync(status)
+        missing, refusal = parse_missing_metadata(status), parse_refusal(status)
+        return missing, refusal, parse_users_in_sync(status), parse_settings(status)
     except (PeerUnavailableError, ObservationError) as error:
         _LOG.debug("%s", error)
         return None

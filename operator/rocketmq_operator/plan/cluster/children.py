@@ -34,7 +34,7 @@ from rocketmq_operator.plan.common.objects import Json, Owner, belonging_labels,
 from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.properties import properties
 from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
-from rocketmq_operator.plan.pods.logs import java_logs, level_file, logback_file
+from rocketmq_operator.plan.pods.logs import java_logs, level_file, logback_file, with_log_target
 from rocketmq_operator.plan.tls.clients import (
     NAME_SERVER_ENTRY,
     ClientsStage,
@@ -75,7 +75,7 @@ def name_server_start(spec: RocketMQClusterSpec) -> str:
     """Return the name servers' start script."""
     return f"""#!/bin/sh
 set -eu
-{java_logs(spec.log_level)}program=mqnamesrv
+{java_logs(spec)}program=mqnamesrv
 set -- -c {names.CONFIG_PATH}/namesrv.conf
 {JAVA_RUN}exit "$code"
 """
@@ -320,7 +320,9 @@ def _name_servers(owner: Owner, spec: RocketMQClusterSpec, stage: ClientsStage) 
     selector = selector_labels(NAME_SERVER, owner.name)
     labels = selector | belonging_labels(owner.name)
     ports = {"remoting": names.NAME_SERVER_PORT}
-    conf = f"listenPort={names.NAME_SERVER_PORT}\n"
+    conf = (
+        properties(dict(sorted(spec.name_servers.config.items()))) + f"listenPort={names.NAME_SERVER_PORT}\n"
+    )
     container = parts.container(
         "nameserver",
         spec.rocketmq_image,
@@ -360,8 +362,8 @@ def _name_servers(owner: Owner, spec: RocketMQClusterSpec, stage: ClientsStage) 
             "template": shaped(template, name_server_shape(spec)),
         },
     )
-    files = {"namesrv.conf": conf, "start.sh": start, **logback_file(spec.log_level)}
+    files = {"namesrv.conf": conf, "start.sh": start, **logback_file(spec)}
     return (
         *_beside_pods(owner, NAME_SERVER, name, spec.name_servers.replicas, ports, files),
-        stateful_set,
+        with_log_target(stateful_set, spec),
     )

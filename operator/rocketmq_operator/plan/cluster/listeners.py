@@ -1,5 +1,8 @@
 """The route fronts of a RocketMQCluster: one Deployment, Service and ConfigMap for each listener.
 
+A listener for gRPC has a Service before the proxies. A proxy in its own pod answers with the host and port
+that its client used (`useEndpointPortFromRequest`), so nothing has to be rewritten.
+
 The ConfigMap has the address of each broker for clients of the listener, by the address that the broker
 announces. It is not in the digest of the pods' configuration: a route front reads it again when it changes
 (`controller-core route-front`). A broker whose address is unknown is not in it.
@@ -8,7 +11,7 @@ What applications are told stands in the status, and in the ConfigMap `<cluster>
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
@@ -18,8 +21,17 @@ from rocketmq_operator.api.listeners import INTERNAL, ListenerSpec, ListenerStat
 from rocketmq_operator.api.names import COMPONENT_LABEL, LISTENER_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
+from rocketmq_operator.plan.cluster.proxies import PROXY
 from rocketmq_operator.plan.common import endpoints, names, parts
-from rocketmq_operator.plan.common.listeners import REMOTING, ROUTES, host_port, outside_address, service_spec
+from rocketmq_operator.plan.common.listeners import (
+    GRPC,
+    REMOTING,
+    ROUTES,
+    host_port,
+    outside_address,
+    service_spec,
+    with_route_fronts,
+)
 from rocketmq_operator.plan.common.objects import (
     BROKER,
     MANAGED_BY,
@@ -32,6 +44,7 @@ from rocketmq_operator.plan.common.objects import (
     selector_labels,
 )
 from rocketmq_operator.plan.common.parts import digest, pod_template
+from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
 from rocketmq_operator.plan.pods.logs import level_file
 from rocketmq_operator.plan.tls.clients import (
     ROUTE_FRONT_ENTRY,
@@ -80,7 +93,7 @@ def route_front_children(observed: ObservedCluster) -> Iterator[Json]:
     """Yield what the route fronts need, but for their Deployments."""
     owner = observed.owner
     inside = inside_addresses(observed)
-    for listener in observed.spec.listeners:
+    for listener in with_route_fronts(observed.spec):
         name, labels = names.route_front(owner.name, listener.name), _labels(owner, listener)
         outside = outside_addresses(observed, listener)
         addresses = {inside[member]: outside[member] for member in sorted(outside)}
@@ -99,6 +112,24 @@ def route_front_children(observed: ObservedCluster) -> Iterator[Json]:
         text = json.dumps(addresses, indent=1, sort_keys=True)
         files = {ADDRESSES_FILE: text} | level_file(observed.spec.log_level)
         yield child(owner, "ConfigMap", name, labels=labels, data=files)
+
+
+def grpc_services(owner: Owner, spec: RocketMQClusterSpec) -> Iterator[Json]:
+    """Yield the Services at which clients of listeners reach the proxies."""
+    selector = selector_labels(PROXY, owner.name)
+    for listener in spec.listeners:
+        if not listener.serves_grpc:
+            continue
+        body = child(
+            owner,
+            "Service",
+            names.listener_proxies(owner.name, listener.name),
+            labels=selector | belonging_labels(owner.name) | {LISTENER_LABEL: listener.name},
+            spec=service_spec(listener, GRPC, listener.proxy.node_port) | {"selector": selector},
+        )
+        if listener.annotations:
+            body["metadata"]["annotations"] = dict(listener.annotations)
+        yield body
 
 
 def route_front_deployment(
@@ -152,7 +183,13 @@ def route_front_deployment(
     pod = with_certificate(pod, owner.name, ROUTE_FRONT_ENTRY, stage)
     template = pod_template(labels, digest(*command), parts.with_placement(pod, Placement(), selector))
     template = annotated(template, without_dialling(stage))
+    template = shaped(template, route_front_shape(spec))
     return parts.deployment(owner, name, labels, selector, listener.route_front.replicas, template)
+
+
+def route_front_shape(spec: RocketMQClusterSpec) -> PodShape:
+    """Return a person's wishes for the pods of all route fronts."""
+    return PodShape("spec.routeFronts.pod", spec.route_fronts.pod, spec.route_fronts.pod_override)
 
 
 def listener_statuses(observed: ObservedCluster) -> tuple[ListenerStatus, ...]:
@@ -176,11 +213,15 @@ def bootstrap(observed: ObservedCluster) -> Json:
         proxies = names.proxies(owner.name)
         data["grpcEndpoints"] = f"{proxies}.{owner.namespace}.svc:{names.PROXY_GRPC_PORT}"
     data |= {f"listener.{one.name}.namesrvAddr": one.address for one in outside if one.address}
+    data |= {f"listener.{one.name}.grpcEndpoints": one.grpc_address for one in outside if one.grpc_address}
     labels = selector_labels("bootstrap", owner.name) | belonging_labels(owner.name)
     return child(owner, "ConfigMap", names.bootstrap(owner.name), labels=labels, data=data)
 
 
 def _status(observed: ObservedCluster, listener: ListenerSpec, all_brokers: int) -> ListenerStatus:
+    grpc = _grpc_address(observed, listener) or ""
+    if not listener.serves_remoting:
+        return ListenerStatus(name=listener.name, type=listener.type.value, grpc_address=grpc)
     name = names.route_front(observed.owner.name, listener.name)
     service = observed.children.get(ObjectKey("Service", name))
     deployment = observed.children.get(ObjectKey("Deployment", name)) or {}
@@ -189,24 +230,48 @@ def _status(observed: ObservedCluster, listener: ListenerSpec, all_brokers: int)
         name=listener.name,
         type=listener.type.value,
         address=outside_address(listener, listener.route_front, service, ROUTES) or "",
+        grpc_address=grpc,
         brokers=f"{len(outside_addresses(observed, listener))}/{all_brokers}",
         route_fronts=f"{ready}/{listener.route_front.replicas}",
     )
 
 
+def _grpc_address(observed: ObservedCluster, listener: ListenerSpec) -> str | None:
+    if not listener.serves_grpc:
+        return None
+    key = ObjectKey("Service", names.listener_proxies(observed.owner.name, listener.name))
+    return outside_address(listener, listener.proxy, observed.children.get(key), GRPC)
+
+
 def addresses_column(statuses: tuple[ListenerStatus, ...]) -> str:
     """Return the addresses of the listeners for clients outside, in one line."""
-    return ", ".join(f"{one.name} {one.address or '-'}" for one in statuses if one.name != INTERNAL)
+    outside = [one for one in statuses if one.name != INTERNAL]
+    return ", ".join(f"{one.name} {_addresses_of(one)}" for one in outside)
 
 
-def listeners_finding(statuses: tuple[ListenerStatus, ...]) -> Finding:
-    """Say whether clients of all listeners get the addresses of all brokers."""
+def _addresses_of(one: ListenerStatus) -> str:
+    found = [one.address, f"gRPC {one.grpc_address}" if one.grpc_address else ""]
+    return " ".join(filter(None, found)) or "-"
+
+
+def listeners_finding(statuses: tuple[ListenerStatus, ...], grpc: Collection[str]) -> Finding:
+    """Say whether clients of all listeners get the addresses of all brokers.
+
+    Args:
+        statuses: of all listeners.
+        grpc: names of those whose clients speak gRPC.
+    """
     outside = [one for one in statuses if one.name != INTERNAL]
     if not outside:
         return make_finding(
             "ListenersReady", holds=False, reason="NotAsked", message="spec.listeners is empty"
         )
     for one in outside:
+        if one.name in grpc and not one.grpc_address:
+            text = f"listener {one.name}: the address of its proxies is not known"
+            return make_finding("ListenersReady", holds=False, reason="NoListenerAddress", message=text)
+        if not one.route_fronts:
+            continue
         if not one.address:
             text = f"listener {one.name}: the address of its route front is not known"
             return make_finding("ListenersReady", holds=False, reason="NoListenerAddress", message=text)
@@ -219,7 +284,7 @@ def listeners_finding(statuses: tuple[ListenerStatus, ...]) -> Finding:
         if one.route_fronts.startswith("0/"):
             text = f"listener {one.name}: {one.route_fronts} route fronts are ready"
             return make_finding("ListenersReady", holds=False, reason="NoRouteFront", message=text)
-    text = ", ".join(f"{one.name} at {one.address}" for one in outside)
+    text = ", ".join(f"{one.name} at {_addresses_of(one)}" for one in outside)
     return make_finding("ListenersReady", holds=True, reason="Serving", message=text)
 
 

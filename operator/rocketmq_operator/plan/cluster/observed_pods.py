@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from rocketmq_operator.api.proxy import ProxyMode
-from rocketmq_operator.plan.cluster import proxies
+from rocketmq_operator.plan.cluster import listeners, proxies
 from rocketmq_operator.plan.cluster.children import (
     cluster_children,
     controller_set,
@@ -14,6 +14,7 @@ from rocketmq_operator.plan.cluster.client_tls import live_stage
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import Wait
+from rocketmq_operator.plan.common.listeners import with_route_fronts
 from rocketmq_operator.plan.common.objects import ObjectKey, cluster_ip
 from rocketmq_operator.plan.common.shaping.shaped import refusal
 from rocketmq_operator.plan.tls.controllers import TlsMode, tls_mode
@@ -51,6 +52,14 @@ def pod_refusal(observed: ObservedCluster) -> Wait | None:
         if spec.proxy.mode is ProxyMode.CLUSTER:
             needed = _present(known_addresses(observed, proxies.hosts_needed(owner, spec)))
             proxies.proxy_deployment(owner, spec, needed, stage)
+        for listener in with_route_fronts(spec):
+            needed = _present(known_addresses(observed, proxies.hosts_needed(owner, spec)))
+            listeners.route_front_deployment(owner, spec, listener, needed, stage)
 
-    shapes = (controller_shape(spec), name_server_shape(spec), proxies.proxy_shape(spec))
+    shapes = (
+        controller_shape(spec),
+        name_server_shape(spec),
+        proxies.proxy_shape(spec),
+        listeners.route_front_shape(spec),
+    )
     return refusal(shapes, rendered)

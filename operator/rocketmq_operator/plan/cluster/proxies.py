@@ -39,7 +39,7 @@ from rocketmq_operator.plan.common.objects import (
 from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
 from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
-from rocketmq_operator.plan.pods.logs import java_logs, logback_file
+from rocketmq_operator.plan.pods.logs import java_logs, logback_file, with_log_target
 from rocketmq_operator.plan.tls.clients import (
     PROXY_ENTRY,
     ClientsStage,
@@ -74,7 +74,7 @@ def proxy_start(spec: RocketMQClusterSpec) -> str:
     config = '"$config"' if spec.has_users else f"{names.CONFIG_PATH}/{CONF_FILE}"
     return f"""#!/bin/sh
 set -eu
-{java_logs(spec.log_level)}{add}program=mqproxy
+{java_logs(spec)}{add}program=mqproxy
 set -- -pc {config}
 {JAVA_RUN}exit "$code"
 """
@@ -96,7 +96,7 @@ def proxy_children(
             files = {
                 CONF_FILE: _conf(owner, spec, stage),
                 "start.sh": proxy_start(spec),
-            } | logback_file(spec.log_level)
+            } | logback_file(spec)
             return (
                 parts.client_service(owner, name, labels, selector, _CLUSTER_PORTS),
                 parts.disruption_budget(owner, name, labels, selector),
@@ -127,11 +127,12 @@ def proxy_deployment(
     selector = selector_labels(PROXY, owner.name)
     conf = _conf(owner, spec, stage)
     pod = with_certificate(_pod(spec, name, hosts, stage), owner.name, PROXY_ENTRY, stage)
-    placed = parts.with_placement(pod, Placement(), selector)
+    pod = parts.with_placement(pod, Placement(), selector)
     pod = parts.with_credentials(pod, owner.name) if spec.has_users else pod
-    template = annotated(pod_template(labels, digest(conf, proxy_start(spec)), placed), stage)
+    template = annotated(pod_template(labels, digest(conf, proxy_start(spec)), pod), stage)
     template = shaped(template, proxy_shape(spec))
-    return parts.deployment(owner, name, labels, selector, spec.proxy.replicas, template)
+    made = parts.deployment(owner, name, labels, selector, spec.proxy.replicas, template)
+    return with_log_target(made, spec)
 
 
 def proxy_shape(spec: RocketMQClusterSpec) -> PodShape:
@@ -167,6 +168,11 @@ def _pod(spec: RocketMQClusterSpec, name: str, hosts: Mapping[str, str], stage: 
         "containers": [container],
         "volumes": parts.volumes(name),
     }
+
+
+def proxy_selector(owner: Owner) -> str:
+    """Return the selector of the proxies' pods, as text."""
+    return ",".join(f"{key}={value}" for key, value in sorted(selector_labels(PROXY, owner.name).items()))
 
 
 def _labels(owner: Owner) -> dict[str, str]:

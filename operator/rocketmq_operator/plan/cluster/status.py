@@ -17,6 +17,7 @@ from rocketmq_operator.plan.cluster.listeners import (
 )
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.cluster.observed_pods import observed_mode, pod_refusal
+from rocketmq_operator.plan.cluster.proxies import proxy_selector
 from rocketmq_operator.plan.cluster.shared_controllers import IN_USE, deletion_finding
 from rocketmq_operator.plan.cluster.trouble import cluster_troubles
 from rocketmq_operator.plan.common import names
@@ -55,7 +56,7 @@ def cluster_status(observed: ObservedCluster, plan: ResourcePlan) -> RocketMQClu
         _cluster_ready(observed, plan, (controllers, name_servers), troubles),
         controllers_status.quorum_finding(observed, plan, controllers, troubles),
         _proxy_ready(observed, proxies, troubles),
-        listeners_finding(listeners),
+        listeners_finding(listeners, {one.name for one in observed.spec.listeners if one.serves_grpc}),
     ]
     progress = progressing(plan, troubles, works_for)
     findings = [
@@ -88,6 +89,8 @@ def cluster_status(observed: ObservedCluster, plan: ResourcePlan) -> RocketMQClu
         if external
         else f"{name_servers}/{observed.spec.name_servers.replicas}",
         proxies=f"{proxies}/{observed.spec.proxy.replicas}" if has_proxy_pods else "",
+        proxy_replicas=_count(observed, names.proxies(name), "replicas"),
+        proxy_selector=proxy_selector(observed.owner) if has_proxy_pods else "",
         listeners=listeners,
         addresses=addresses_column(listeners),
         reason=reason_column(works_for[0], plan, troubles),
@@ -95,10 +98,14 @@ def cluster_status(observed: ObservedCluster, plan: ResourcePlan) -> RocketMQClu
 
 
 def _ready(observed: ObservedCluster, name: str) -> int:
-    """Return the ready pods of a StatefulSet or Deployment, 0 if no such object exists."""
+    return _count(observed, name, "readyReplicas")
+
+
+def _count(observed: ObservedCluster, name: str, which: str) -> int:
+    """Return a number of the status of a StatefulSet or Deployment, 0 if no such object exists."""
     for key, live in observed.children.items():
         if key.kind in {"StatefulSet", "Deployment"} and key.name == name:
-            return int(live.get("status", {}).get("readyReplicas", 0))
+            return int(live.get("status", {}).get(which, 0))
     return 0
 
 

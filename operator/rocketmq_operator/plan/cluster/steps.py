@@ -10,6 +10,7 @@ that an earlier spec broke are replaced before anything that may have to wait
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from rocketmq_operator.api.names import COMPONENT_LABEL
@@ -30,6 +31,7 @@ from rocketmq_operator.plan.cluster.controller_rolling import replace_broken, ro
 from rocketmq_operator.plan.cluster.listeners import (
     ROUTE_FRONT,
     bootstrap,
+    grpc_services,
     route_front_children,
     route_front_deployment,
 )
@@ -46,10 +48,12 @@ from rocketmq_operator.plan.common.actions import (
     first_until_wait,
 )
 from rocketmq_operator.plan.common.claimed_names import names_of_cluster
+from rocketmq_operator.plan.common.listeners import with_route_fronts
 from rocketmq_operator.plan.common.objects import Json, ObjectKey, belongs_to, key_of
 from rocketmq_operator.plan.common.ownership import why_name_is_taken
 from rocketmq_operator.plan.common.parts import with_live_claim_templates
 from rocketmq_operator.plan.common.waits import PAUSED, unknown_address
+from rocketmq_operator.plan.pods.logs import log_target
 from rocketmq_operator.plan.pods.lost_members import free_lost
 from rocketmq_operator.plan.pods.observed import of_older_revision
 from rocketmq_operator.plan.tls.clients import CERTIFIED_KEY, STAGE_KEY, ClientsStage
@@ -75,7 +79,16 @@ def cluster_plan(observed: ObservedCluster) -> ResourcePlan:
     return first_until_wait((ResourcePlan(held), _work(observed), ResourcePlan((), wait)))
 
 
+def _with_log_target(observed: ObservedCluster) -> ObservedCluster:
+    key = ObjectKey("StatefulSet", names.name_servers(observed.owner.name))
+    if observed.spec.name_servers.external:
+        key = ObjectKey("Deployment", names.proxies(observed.owner.name))
+    target = log_target(observed.spec, observed.children.get(key))
+    return replace(observed, spec=observed.spec.model_copy(update={"log_to": target}))
+
+
 def _work(observed: ObservedCluster) -> ResourcePlan:
+    observed = _with_log_target(observed)
     owner, spec = observed.owner, observed.spec
     if spec.controllers.ref is not None and (wait := why_not_yet(observed.provider, observed.sharing)):
         return ResourcePlan((), wait)
@@ -127,6 +140,7 @@ def _wanted_children(
         *cluster_children(owner, spec, observed.secrets, peers, mode, stage),
         *proxy_children(owner, spec, stage),
         *route_front_children(observed),
+        *grpc_services(owner, spec),
         bootstrap(observed),
     )
 
@@ -211,12 +225,13 @@ def _proxies(observed: ObservedCluster, stage: ClientsStage) -> ResourcePlan:
 def _route_fronts(observed: ObservedCluster, stage: ClientsStage) -> ResourcePlan:
     """Make the route fronts' Deployments once the addresses of all name servers are known."""
     owner, spec = observed.owner, observed.spec
-    if not spec.listeners:
+    fronted = with_route_fronts(spec)
+    if not fronted:
         return NO_STEPS
     hosts = known_addresses(observed, hosts_needed(owner, spec))
     if (wait := unknown_address(hosts)) is not None:
         return ResourcePlan((), wait)
-    wanted = [route_front_deployment(owner, spec, listener, hosts, stage) for listener in spec.listeners]
+    wanted = [route_front_deployment(owner, spec, listener, hosts, stage) for listener in fronted]
     return child_steps(owner, wanted, observed.children)
 
 
@@ -224,7 +239,7 @@ def _leftovers(observed: ObservedCluster, wanted: Sequence[Json]) -> ResourcePla
     kept = set(map(key_of, wanted))
     if observed.spec.proxy.mode is ProxyMode.CLUSTER:
         kept.add(ObjectKey("Deployment", names.proxies(observed.owner.name)))
-    for listener in observed.spec.listeners:
+    for listener in with_route_fronts(observed.spec):
         kept.add(ObjectKey("Deployment", names.route_front(observed.owner.name, listener.name)))
     gone = []
     trust = ObjectKey("ConfigMap", names.trust(observed.owner.name))

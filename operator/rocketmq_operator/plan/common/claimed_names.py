@@ -16,6 +16,7 @@ from rocketmq_operator.api.members.learners import LearnerKind
 from rocketmq_operator.api.names import CLUSTER_LABEL, GROUP_LABEL, REPORT_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.listeners import with_route_fronts
 from rocketmq_operator.plan.common.objects import INSTANCE_LABEL, ObjectKey
 from rocketmq_operator.plan.common.ownership import ClaimedNames
 
@@ -89,7 +90,15 @@ def names_of_cluster(name: str, spec: RocketMQClusterSpec) -> ClaimedNames:
         *_keys(of_proxies.get(spec.proxy.mode, ()), [proxies]),
         *_keys(
             ("Service", "PodDisruptionBudget", "ConfigMap", "Deployment"),
-            [names.route_front(name, listener.name) for listener in spec.listeners],
+            [names.route_front(name, listener.name) for listener in with_route_fronts(spec)],
+        ),
+        *_keys(
+            ("Service",),
+            [
+                names.listener_proxies(name, listener.name)
+                for listener in spec.listeners
+                if listener.serves_grpc
+            ],
         ),
     }
     return ClaimedNames(frozenset(keys), {CLUSTER_LABEL: name, GROUP_LABEL: None})

@@ -6,15 +6,21 @@
 | LoadBalancer | `advertisedHost`, else what the load balancer gave the Service | the Service's |
 | External | `advertisedHost` | `advertisedPort` |
 
-An entry of the listener for this very broker or the route front goes first. An address that is not known yet
-is None: no client gets it.
+An entry of the listener for this very broker, the route front or the proxies goes first. An address that is
+not known yet is None: no client gets it.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
-from rocketmq_operator.api.listeners import BrokerAddress, ListenerSpec, ListenerType, RouteFrontSpec
+from rocketmq_operator.api.listeners import (
+    BrokerAddress,
+    ListenerSpec,
+    ListenerType,
+    ProxyAddress,
+    RouteFrontSpec,
+)
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import Json, Live
 
@@ -29,11 +35,17 @@ class ServicePort:
 
 REMOTING: ServicePort = ServicePort("remoting", names.BROKER_PORT)
 ROUTES: ServicePort = ServicePort("remoting", names.ROUTE_FRONT_PORT)
+GRPC: ServicePort = ServicePort("grpc", names.PROXY_GRPC_PORT)
+
+
+def with_route_fronts(cluster: RocketMQClusterSpec) -> tuple[ListenerSpec, ...]:
+    """Return the listeners whose clients speak remoting."""
+    return tuple(listener for listener in cluster.listeners if listener.serves_remoting)
 
 
 def with_services(cluster: RocketMQClusterSpec | None) -> Iterator[ListenerSpec]:
     """Yield the listeners that have a Service for each broker: with External a person provides them."""
-    for listener in () if cluster is None else cluster.listeners:
+    for listener in () if cluster is None else with_route_fronts(cluster):
         if listener.type is not ListenerType.EXTERNAL:
             yield listener
 
@@ -64,13 +76,16 @@ def _port(port: ServicePort, node_port: int | None) -> Json:
 
 
 def outside_address(
-    listener: ListenerSpec, own: BrokerAddress | RouteFrontSpec, service: Live | None, port: ServicePort
+    listener: ListenerSpec,
+    own: BrokerAddress | RouteFrontSpec | ProxyAddress,
+    service: Live | None,
+    port: ServicePort,
 ) -> str | None:
     """Return `host:port` for clients of a listener, None while it is unknown.
 
     Args:
         listener: the listener.
-        own: its entry for this broker, or for its route front.
+        own: its entry for this broker, for its route front or for the proxies.
         service: the live Service; None if it does not exist or is not needed.
         port: of the Service.
     """

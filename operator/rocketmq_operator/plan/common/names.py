@@ -116,6 +116,11 @@ def route_front(cluster: str, listener: str) -> str:
     return f"{cluster}-front-{listener}"
 
 
+def listener_proxies(cluster: str, listener: str) -> str:
+    """Return the name of the Service at which clients of a listener reach the proxies."""
+    return f"{cluster}-proxy-{listener}"
+
+
 def bootstrap(cluster: str) -> str:
     """Return the name of the ConfigMap that tells applications where a cluster is."""
     return f"{cluster}-bootstrap"

@@ -46,12 +46,13 @@ from rocketmq_operator.plan.group.pod_sets.containers import (
     broker_container,
     log_replica_container,
 )
+from rocketmq_operator.plan.group.pod_sets.live_settings import restarting_settings
 from rocketmq_operator.plan.group.pod_sets.member_sets import PodSet, member_pod, stateful_set
 from rocketmq_operator.plan.group.pod_sets.mode_label import mode_labels
 from rocketmq_operator.plan.group.scripts.start_scripts import FIND_ADDRESS, REPLICA_START, broker_start
 from rocketmq_operator.plan.group.scripts.static_start import static_keys, static_start
 from rocketmq_operator.plan.group.seed_container import seed, seed_conf, seed_start
-from rocketmq_operator.plan.pods.logs import level_file, logback_file
+from rocketmq_operator.plan.pods.logs import level_file, logback_file, with_log_target
 from rocketmq_operator.plan.pods.volumes import tiered_keys
 from rocketmq_operator.plan.tls.clients import ClientsStage, proxy_tls_keys, sidecar_tls_keys
 
@@ -270,7 +271,7 @@ def fixed_children(
         "addresses": "".join(f"{name}={address}\n" for name, address in sorted(addresses.items())),
         **_proxy_file(owner, spec, cluster, stage),
         **level_file(spec.log_level),
-        **logback_file(spec.log_level),
+        **logback_file(spec),
         **files,
     }
     # Learners are not among them: one that is away must not hold a drain back.
@@ -317,13 +318,7 @@ def broker_set(
     container = broker_container(
         spec, cluster, spec.resources, "start-broker.sh", broker_ports(cluster), stage, **rest
     )
-    configuration = digest(
-        broker_conf(owner, spec, cluster),
-        start_script(spec, has_users=cluster.has_users),
-        companion_conf(owner, spec, cluster, stage),
-        seed_conf(owner, spec, cluster, stage),
-        *_proxy_file(owner, spec, cluster, stage).values(),
-    )
+    configuration = broker_digest(owner, restarting_settings(spec), cluster, stage)
     pod = member_pod(owner, container, parts.ROCKETMQ_USER, hosts)
     if not is_static:
         pod["initContainers"] = [companion(cluster, spec.resources), seed(cluster, spec.resources)]
@@ -331,7 +326,20 @@ def broker_set(
     brokers = PodSet(owner.name, BROKER, owner.name, spec.storage, spec.placement, broker_shape(spec))
     made = stateful_set(owner, spec, brokers, replicas, pod, configuration, stage)
     made["metadata"]["labels"] |= mode_labels(spec)
-    return made
+    return with_log_target(made, spec)
+
+
+def broker_digest(
+    owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec, stage: ClientsStage
+) -> str:
+    """Return a digest of all that brokers and their companions read when they start."""
+    return digest(
+        broker_conf(owner, spec, cluster),
+        start_script(spec, has_users=cluster.has_users),
+        companion_conf(owner, spec, cluster, stage),
+        seed_conf(owner, spec, cluster, stage),
+        *_proxy_file(owner, spec, cluster, stage).values(),
+    )
 
 
 def log_replica_set(

@@ -14,6 +14,7 @@ from rocketmq_operator.plan.common.objects import Children, Json, Live, ObjectKe
 from rocketmq_operator.plan.common.observation import ObservationError, time_of_ns
 from rocketmq_operator.plan.common.ownership import NO_LOOKUP, NameLookup
 from rocketmq_operator.plan.common.report_servers import ReportServer
+from rocketmq_operator.plan.group.pod_sets.live_settings import ToldSettings
 from rocketmq_operator.plan.pods.events import ObservedEvent
 from rocketmq_operator.plan.pods.observed import ObservedPod
 from rocketmq_operator.plan.tls.clients import ClientsStage
@@ -106,6 +107,7 @@ class ObservedGroup:
             empty for nothing. A broker whose companion has not compared, as the master's never does, or was
             not asked, is not in it.
         users_in_sync: whether slaves have all users of their master, by broker; as of `missing_metadata`.
+        told_settings: what a broker lacks of its settings, by broker; as of `missing_metadata`.
         refusals: the error with which a broker refuses its companion's requests, by broker.
         name_lookup: existing objects with the names of its future children.
         clients_stage: how far TLS with clients is in the cluster.
@@ -131,6 +133,7 @@ class ObservedGroup:
     report_servers: tuple[ReportServer, ...] = ()
     missing_metadata: Mapping[str, MissingMetadata] = field(default_factory=dict)
     users_in_sync: Mapping[str, bool] = field(default_factory=dict)
+    told_settings: Mapping[str, ToldSettings] = field(default_factory=dict)
     refusals: Mapping[str, str] = field(default_factory=dict)
     name_lookup: NameLookup = NO_LOOKUP
     clients_stage: ClientsStage = ClientsStage.DISABLED

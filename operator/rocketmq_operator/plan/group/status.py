@@ -22,12 +22,14 @@ from rocketmq_operator.api.conditions import Finding, make_finding, merge_findin
 from rocketmq_operator.api.members.learners import LearnerStatus
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import ResourcePlan
+from rocketmq_operator.plan.common.parts import digest
 from rocketmq_operator.plan.common.shaping.shaped import REFUSED, accepted_finding
-from rocketmq_operator.plan.group.children import broker_selector, member_names
+from rocketmq_operator.plan.group.children import broker_conf, broker_selector, member_names
 from rocketmq_operator.plan.group.failovers import record_name
 from rocketmq_operator.plan.group.learners.learner_children import learner_names
 from rocketmq_operator.plan.group.observed import ObservedGroup, ReportedMember
 from rocketmq_operator.plan.group.observed_pods import pod_refusal
+from rocketmq_operator.plan.group.pod_sets.live_settings import settings_finding
 from rocketmq_operator.plan.group.static.static_status import (
     static_findings,
     static_master,
@@ -86,6 +88,7 @@ def group_status(observed: ObservedGroup, plan: ResourcePlan) -> BrokerGroupStat
         *_hibernated(observed, asleep=asleep),
         metadata,
         *_users_in_sync(observed),
+        *_config_applied(observed),
         *storage_findings(observed.spec),
         accepted_finding(pod_refusal(observed)),
         paused_finding(paused=observed.spec.paused),
@@ -174,6 +177,13 @@ def _users_in_sync(observed: ObservedGroup) -> tuple[Finding, ...]:
         return (make_finding("UsersInSync", holds=None, reason="NotCompared", message=text),)
     text = f"{', '.join(sorted(observed.users_in_sync))}: all users and rights of the master"
     return (make_finding("UsersInSync", holds=True, reason="AllKnown", message=text),)
+
+
+def _config_applied(observed: ObservedGroup) -> tuple[Finding, ...]:
+    if observed.cluster is None:
+        return ()
+    file = digest(broker_conf(observed.owner, observed.spec, observed.cluster))
+    return settings_finding(observed.spec, observed.told_settings, file)
 
 
 def _group_ready(

@@ -30,6 +30,7 @@ because they change nothing. Nothing is remembered between two looks.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from rocketmq_operator.api.names import LISTENER_LABEL
@@ -51,6 +52,7 @@ from rocketmq_operator.plan.common.ownership import why_name_is_taken
 from rocketmq_operator.plan.common.parts import with_live_claim_templates
 from rocketmq_operator.plan.common.waits import PAUSED, no_address, unknown_address
 from rocketmq_operator.plan.group.children import (
+    broker_digest,
     broker_set,
     fixed_children,
     log_replica_set,
@@ -69,6 +71,7 @@ from rocketmq_operator.plan.group.learners.learner_steps import learner_plan
 from rocketmq_operator.plan.group.listeners import listener_services
 from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.group.observed_pods import known_hosts, pod_refusal
+from rocketmq_operator.plan.group.pod_sets.live_settings import with_kept_digest
 from rocketmq_operator.plan.group.rolling import hand_over, replace_broken, roll
 from rocketmq_operator.plan.group.slices import all_members, endpoint_slice_moves, endpoint_slices
 from rocketmq_operator.plan.group.static.static_steps import (
@@ -78,6 +81,7 @@ from rocketmq_operator.plan.group.static.static_steps import (
     static_size,
 )
 from rocketmq_operator.plan.group.switchover import switchover
+from rocketmq_operator.plan.pods.logs import log_target
 from rocketmq_operator.plan.pods.lost_members import free_lost
 from rocketmq_operator.plan.pods.volumes import claim_steps
 
@@ -92,7 +96,7 @@ def group_plan(observed: ObservedGroup) -> ResourcePlan:
         return ResourcePlan(
             (), Wait("NoCluster", f"RocketMQCluster {observed.spec.cluster} does not exist in this namespace")
         )
-    observed = effective(observed)
+    observed = _with_log_target(effective(observed))
     plan = first_until_wait(_concerns(observed))
     growth = _volumes(observed) if plan.wait is None else NO_STEPS
     records, listeners = record_steps(observed), _listener_services(observed)
@@ -101,6 +105,11 @@ def group_plan(observed: ObservedGroup) -> ResourcePlan:
         plan.wait or records.wait or listeners.wait,
         (*plan.notes, *listeners.notes),
     )
+
+
+def _with_log_target(observed: ObservedGroup) -> ObservedGroup:
+    target = log_target(observed.spec, observed.child("StatefulSet", observed.owner.name))
+    return replace(observed, spec=observed.spec.model_copy(update={"log_to": target}))
 
 
 def _concerns(observed: ObservedGroup) -> Iterator[ResourcePlan]:
@@ -288,12 +297,17 @@ def _sets(observed: ObservedGroup, sizes: Mapping[str, int]) -> ResourcePlan:
     """Bring these StatefulSets to these sizes, and to the pods of the spec."""
     if observed.cluster is None:
         return NO_STEPS
+    owner, stage = observed.owner, observed.clients_stage
     hosts, kept = known_hosts(observed), []
     for set_name, size in sizes.items():
-        made = broker_set if set_name == observed.owner.name else log_replica_set
-        body = made(observed.owner, observed.spec, observed.cluster, size, hosts, observed.clients_stage)
-        kept.append(with_live_claim_templates(body, observed.child("StatefulSet", set_name)))
-    return child_steps(observed.owner, kept, observed.children)
+        made = broker_set if set_name == owner.name else log_replica_set
+        body = made(owner, observed.spec, observed.cluster, size, hosts, stage)
+        live = observed.child("StatefulSet", set_name)
+        if made is broker_set:
+            whole = broker_digest(owner, observed.spec, observed.cluster, stage)
+            body = with_kept_digest(body, whole, live)
+        kept.append(with_live_claim_templates(body, live))
+    return child_steps(owner, kept, observed.children)
 
 
 def _next_size(

@@ -58,7 +58,7 @@ def test_the_definitions_fill_in_the_same_keys() -> None:
                 filled += name in WITHOUT_DEFAULT
                 if name in WITHOUT_DEFAULT:
                     assert node["properties"][name]["default"] == value
-    assert filled == 2 * (7 + 5) + 1, "CPU and memory of seven and of their containers, and one volume"
+    assert filled == 2 * (7 + 6) + 1, "CPU and memory of seven and of six further containers, and one volume"
 
 
 def test_a_pod_has_no_limit_of_cpus_unless_it_is_asked_for() -> None:

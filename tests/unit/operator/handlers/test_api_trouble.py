@@ -123,7 +123,7 @@ def test_an_outage_in_the_midst_of_a_change_restarts_nobody_twice() -> None:
         operator = _Operator()
         await operator.run(60.0)
         births = dict(operator.kube.births)
-        operator.world.write_group({"logReplicas": 1, "config": {"fileReservedTime": "12"}})
+        operator.world.write_group({"logReplicas": 1, "config": {"sendMessageThreadPoolNums": "12"}})
         writes = len(operator.kube.writes)
         loop = asyncio.get_running_loop()
 

@@ -26,7 +26,7 @@ STORIES: list[tuple[str, Json | None, Json]] = [
     ("scale out", START, {"logReplicas": 1, "replicas": 3}),
     ("scale in", {"logReplicas": 1, "replicas": 3}, START),
     ("scale in by two", {"logReplicas": 2, "replicas": 3}, {"logReplicas": 1, "replicas": 2}),
-    ("roll", START, {"logReplicas": 1, "config": {"fileReservedTime": "12"}}),
+    ("roll", START, {"logReplicas": 1, "config": {"sendMessageThreadPoolNums": "12"}}),
     ("grow", START, {"logReplicas": 1, "storage": {"size": "2Gi"}}),
 ]
 

@@ -21,9 +21,9 @@ async def _world() -> OperatorWorld:
 async def test_each_listener_has_a_line_and_an_unknown_address_is_a_dash(name: str | None) -> None:
     found = await bootstrap((await _world()).kube, "shop", name)
     assert [line.split() for line in found.lines] == [
-        ["CLUSTER", "LISTENER", "TYPE", "BROKERS", "ADDRESS"],
-        ["main", "internal", "ClusterIP", "-", SERVERS],
-        ["main", "outside", "NodePort", "0/2", "-"],
+        ["CLUSTER", "LISTENER", "TYPE", "BROKERS", "ADDRESS", "GRPC"],
+        ["main", "internal", "ClusterIP", "-", SERVERS, "-"],
+        ["main", "outside", "NodePort", "0/2", "-", "-"],
     ]
     (cluster,) = found.data
     assert cluster["cluster"] == "main"

@@ -84,7 +84,7 @@ async def test_the_picture_of_a_group_names_every_member_with_its_role_and_place
 
 async def test_a_group_that_waits_says_for_what() -> None:
     world = await _settled()
-    world.write_group({"replicas": 2, "logReplicas": 1, "config": {"fileReservedTime": "12"}})
+    world.write_group({"replicas": 2, "logReplicas": 1, "config": {"sendMessageThreadPoolNums": "12"}})
     world.kube.unready.add("orders-1")
     world.kube.settle()
     await world.one_pass()

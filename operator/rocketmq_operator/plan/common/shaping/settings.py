@@ -91,7 +91,8 @@ def _fill_main(main: Json, settings: PodSettings) -> None:
     main["volumeMounts"] = [*main.get("volumeMounts", ()), *_json_of(settings.volume_mounts)]
     if settings.probes is not None:
         for name, numbers in settings.probes:
-            if numbers is not None:
+            # A route front has no startup probe: it serves at once.
+            if numbers is not None and f"{name}Probe" in main:
                 main[f"{name}Probe"] |= _json(numbers)
 
 

@@ -82,4 +82,4 @@ def configured(file: str, spec: BrokerGroupSpec, *, has_users: bool) -> str:
     """Return the part that makes a broker's configuration from a file of the ConfigMap, and sends its log."""
     add = f'cat {names.CONFIG_PATH}/{file} >"$config"\n{_ADD_ADDRESSES}'
     made = _PRIVATE_FILE + add + _CREDENTIALS if has_users else add
-    return _FIND_CONFIG + made + java_logs(spec.log_level)
+    return _FIND_CONFIG + made + java_logs(spec)

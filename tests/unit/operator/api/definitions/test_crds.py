@@ -13,7 +13,7 @@ from rocketmq_operator import cli
 from rocketmq_operator.api.access.user import UserSpec
 from rocketmq_operator.api.base import PRESERVED_KEY
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
-from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
 from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
 from rocketmq_operator.api.definitions.crds import custom_resource_definitions, file_name, to_yaml
 from rocketmq_operator.api.rules import VALIDATIONS_KEY
@@ -172,6 +172,14 @@ def test_a_report_shows_when_it_is_made_and_what_came_of_it() -> None:
     assert shown == ["Schedule", "Attained", "Budget", "Last-Run", "Page", "Reason", "Age"]
     from_spec = {column["jsonPath"] for column in columns if column["jsonPath"].startswith(".spec")}
     assert from_spec == {".spec.schedule"}
+
+
+def test_the_proxies_of_a_cluster_can_be_scaled() -> None:
+    scale = DEFINITIONS["RocketMQCluster"]["spec"]["versions"][0]["subresources"]["scale"]
+    status = {name.replace("_r", "R").replace("_s", "S") for name in RocketMQClusterStatus.model_fields}
+    assert scale["specReplicasPath"] == ".spec.proxy.replicas"
+    assert scale["statusReplicasPath"].removeprefix(".status.") in status
+    assert scale["labelSelectorPath"].removeprefix(".status.") in status
 
 
 def test_a_group_can_be_scaled() -> None:

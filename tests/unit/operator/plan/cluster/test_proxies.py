@@ -51,6 +51,20 @@ async def test_a_cluster_has_no_proxies_unless_it_is_asked_for_them() -> None:
     assert GRPC not in world.get("Service", "orders-0")["spec"]["ports"]
 
 
+async def test_a_cluster_is_scaled_by_its_proxies() -> None:
+    world = await _settled("Cluster", replicas=3)
+    status = world.status("RocketMQCluster", "main")
+    deployment = world.get("Deployment", "main-proxy")
+    assert status["proxyReplicas"] == deployment["status"]["replicas"] == 3
+    labels = deployment["spec"]["selector"]["matchLabels"]
+    assert dict(part.split("=") for part in status["proxySelector"].split(",")) == labels
+
+
+async def test_a_cluster_whose_proxies_are_in_brokers_is_not_scaled() -> None:
+    status = (await _settled("Local")).status("RocketMQCluster", "main")
+    assert (status["proxyReplicas"], status["proxySelector"]) == (0, "")
+
+
 async def test_proxies_of_their_own_come_when_a_broker_is_ready() -> None:
     world = OperatorWorld({}, {"proxy": {"mode": "Cluster"}})
     world.kube.unready |= {"orders-0", "orders-1"}

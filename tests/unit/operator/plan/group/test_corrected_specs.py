@@ -202,7 +202,7 @@ async def test_a_correction_that_breaks_a_member_again_goes_no_further_and_is_co
     world.kube.break_pods(NAMESPACE, ["orders-1"], PodFault.MEMORY)
     births = dict(world.kube.births)
     world.kube.faults["orders-1", ""] = PodFault.IMAGE
-    world.write_group(CORRECTED_GROUP | {"config": {"fileReservedTime": "12"}})
+    world.write_group(CORRECTED_GROUP | {"config": {"sendMessageThreadPoolNums": "12"}})
     await passes(world, 6)
     assert world.kube.births == births | {"orders-1": births["orders-1"] + 1}, (
         "those that serve are left alone"
@@ -232,7 +232,7 @@ async def test_a_healthy_group_of_every_size_takes_a_change(replicas: int, logs:
 
     def correct() -> None:
         if change == "config":
-            world.write_group(spec | {"config": {"fileReservedTime": "12"}})
+            world.write_group(spec | {"config": {"sendMessageThreadPoolNums": "12"}})
         else:
             world.write_cluster({"version": "5.5.0"})
 

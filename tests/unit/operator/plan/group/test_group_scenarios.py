@@ -147,7 +147,11 @@ async def test_the_first_election_is_no_failover() -> None:
 async def test_a_rolling_change_restarts_log_replicas_then_slaves_then_the_master_which_hands_over() -> None:
     world = await _settled()
     world.write_group(
-        {**THREE, "config": {"fileReservedTime": "12"}, "logResources": {"cpu": "200m", "memory": "256Mi"}}
+        {
+            **THREE,
+            "config": {"sendMessageThreadPoolNums": "12"},
+            "logResources": {"cpu": "200m", "memory": "256Mi"},
+        }
     )
     await world.settle()
     done = [words for words in world.kube.writes if words.startswith(("delete Pod", "designate"))]
@@ -163,7 +167,7 @@ async def test_a_rolling_change_restarts_log_replicas_then_slaves_then_the_maste
 async def test_no_second_member_is_restarted_while_one_is_not_back() -> None:
     world = await _settled()
     world.kube.unready.add("orders-1")
-    world.write_group({**THREE, "config": {"fileReservedTime": "12"}})
+    world.write_group({**THREE, "config": {"sendMessageThreadPoolNums": "12"}})
     for _ in range(5):
         await world.one_pass()
     assert world.kube.births["orders-0"] == 1
@@ -174,7 +178,7 @@ async def test_no_second_member_is_restarted_while_one_is_not_back() -> None:
 async def test_no_member_is_restarted_while_one_is_behind() -> None:
     world = await _settled()
     world.controllers.behind.add("orders-log-0")
-    world.write_group({**THREE, "config": {"fileReservedTime": "12"}})
+    world.write_group({**THREE, "config": {"sendMessageThreadPoolNums": "12"}})
     for _ in range(5):
         await world.one_pass()
     assert world.kube.births == {**world.kube.births, "orders-0": 1, "orders-1": 1, "orders-log-0": 1}
@@ -184,7 +188,7 @@ async def test_no_member_is_restarted_while_one_is_behind() -> None:
 async def test_no_pod_is_restarted_while_the_controllers_are_silent() -> None:
     world = await _settled()
     world.controllers.reachable = False
-    world.write_group({**THREE, "config": {"fileReservedTime": "12"}})
+    world.write_group({**THREE, "config": {"sendMessageThreadPoolNums": "12"}})
     for _ in range(5):
         await world.one_pass()
     assert not [words for words in world.kube.writes if words.startswith("delete")]
@@ -209,7 +213,7 @@ async def test_while_the_controllers_are_silent_the_roles_are_those_last_known()
 
 async def test_a_single_broker_is_restarted_without_a_switchover() -> None:
     world = await _settled({"replicas": 1, "durability": "Async"})
-    world.write_group({"replicas": 1, "durability": "Async", "config": {"fileReservedTime": "12"}})
+    world.write_group({"replicas": 1, "durability": "Async", "config": {"sendMessageThreadPoolNums": "12"}})
     await world.settle()
     assert world.kube.births["orders-0"] == 2
     assert world.controllers.designations == []

@@ -21,7 +21,7 @@ async def test_the_only_broker_of_a_group_with_log_replicas_is_restarted_last() 
     world.write_group(
         {
             **spec,
-            "config": {"fileReservedTime": "12"},
+            "config": {"sendMessageThreadPoolNums": "12"},
             "logResources": {"cpu": "200m", "memory": "256Mi"},
         }
     )
@@ -34,7 +34,7 @@ async def test_the_only_broker_of_a_group_is_not_restarted_while_its_log_replica
     spec = {"replicas": 1, "logReplicas": 1}
     world = await settled(spec)
     world.controllers.behind.add("orders-log-0")
-    world.write_group({**spec, "config": {"fileReservedTime": "12"}})
+    world.write_group({**spec, "config": {"sendMessageThreadPoolNums": "12"}})
     for _ in range(5):
         await world.one_pass()
     assert world.kube.births["orders-0"] == 1

@@ -74,6 +74,7 @@ async def test_a_cluster_without_listeners_has_nothing_of_them_and_names_the_add
             "name": "internal",
             "type": "ClusterIP",
             "address": names.name_server_addresses("main", "shop", 2),
+            "grpcAddress": "",
             "brokers": "",
             "routeFronts": "",
         }
@@ -139,6 +140,7 @@ async def test_clients_of_node_ports_get_the_advertised_host_and_the_port_that_k
         "name": "outside",
         "type": "NodePort",
         "address": "mq.example:30000",
+        "grpcAddress": "",
         "brokers": "2/2",
         "routeFronts": "2/2",
     }

@@ -1,15 +1,17 @@
-"""Log levels of pods: files of their ConfigMaps, which change no pod; only the first level of Java's does."""
+"""Logs of pods: where Java's processes log, and the levels in files of ConfigMaps, which change no pod."""
 
 import os
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from controller_core.command_line.log_level import FILE_DEFAULT, LEVELS
+from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.common import LogLevel
+from rocketmq_operator.api.names import LOG_TARGET_ANNOTATION
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.pods.logs import JAVA_LOGS, LEVEL_KEY, LOGBACK_KEY, level_file, logback_file
 from testkit.worlds.operator import OperatorWorld
@@ -18,16 +20,40 @@ Json = dict[str, Any]
 OUTSIDE = [{"name": "outside", "type": "NodePort", "advertisedHost": "mq.example"}]
 
 
-async def settled(level: str | None, *, cluster: Json | None = None) -> OperatorWorld:
-    """Return a world whose cluster and group have a level."""
-    given = {} if level is None else {"logLevel": level}
-    world = OperatorWorld(
-        group={"logReplicas": 1} | given,
-        cluster={"proxy": {"mode": "Cluster"}, "listeners": OUTSIDE} | given | (cluster or {}),
-    )
+JAVA: Final = {"orders", "main-nameserver", "main-proxy"}
+FILES: Final[Json] = {"logTo": "Files"}
+PROXY: Final[Json] = {"proxy": {"mode": "Cluster"}, "listeners": OUTSIDE}
+
+
+async def settled(given: Json) -> OperatorWorld:
+    """Return a world whose cluster and group have these fields."""
+    world = OperatorWorld({"logReplicas": 1} | given, PROXY | given)
     for _ in range(2):
         await world.settle()
     return world
+
+
+async def change(world: OperatorWorld, given: Json) -> None:
+    """Give cluster and group other fields."""
+    world.write_group({"logReplicas": 1} | given)
+    world.write_cluster(PROXY | given)
+    for _ in range(2):
+        await world.settle()
+
+
+def logging_to_output(world: OperatorWorld) -> set[str]:
+    """Return the names of the ConfigMaps whose Java process logs to standard output."""
+    found = {
+        name
+        for (kind, _, name), value in world.kube.objects.items()
+        if kind == "ConfigMap" and any(JAVA_LOGS in text for text in value["data"].values())
+    }
+    assert found == set(keys(world, LOGBACK_KEY))
+    return found
+
+
+def _spec(**given: str) -> BrokerGroupSpec:
+    return BrokerGroupSpec.model_validate({"cluster": "main", "storage": {"size": "1Gi"}} | given)
 
 
 def templates(world: OperatorWorld) -> dict[str, Json]:
@@ -50,29 +76,54 @@ def keys(world: OperatorWorld, key: str) -> dict[str, str]:
 
 def test_every_level_is_one_of_our_programs_and_one_of_logback() -> None:
     assert {level_file(level)[LEVEL_KEY] for level in LogLevel} == set(LEVELS)
-    files = [logback_file(level)[LOGBACK_KEY] for level in LogLevel]
+    files = [logback_file(_spec(logLevel=level))[LOGBACK_KEY] for level in LogLevel]
     roots = [re.findall(r'<root level="(.*?)">', text) for text in files]
     assert roots == [["DEBUG"], ["INFO"], ["WARN"], ["ERROR"]]
     assert not any("scan" in text for text in files)
     assert f"{names.CONFIG_PATH}/{LEVEL_KEY}" == FILE_DEFAULT
-    assert (level_file(None), logback_file(None)) == ({}, {})
+    assert logback_file(_spec(logTo="Stdout")) == logback_file(_spec(logLevel="Info"))
+    assert (level_file(None), logback_file(_spec()), logback_file(_spec(logTo="Files"))) == ({}, {}, {})
 
 
-async def test_without_a_level_no_pod_and_no_file_knows_of_levels() -> None:
-    world = await settled(None)
-    assert keys(world, LEVEL_KEY) == keys(world, LOGBACK_KEY) == {}
-    assert JAVA_LOGS not in str(world.kube.objects)
+async def test_a_new_cluster_and_group_log_to_standard_output() -> None:
+    world = await settled({})
+    assert (keys(world, LEVEL_KEY), logging_to_output(world)) == ({}, JAVA)
+    assert all('<root level="INFO">' in text for text in keys(world, LOGBACK_KEY).values())
+    births = dict(world.kube.births)
+    await change(world, {"logTo": "Stdout"})
+    assert world.kube.births == births
+
+
+async def test_those_of_an_older_operator_go_on_logging_to_files() -> None:
+    world = await settled(FILES)
+    assert (keys(world, LEVEL_KEY), logging_to_output(world)) == ({}, set())
+    before, births = templates(world), dict(world.kube.births)
+    assert LOG_TARGET_ANNOTATION not in str(world.kube.objects)
+    await change(world, {})
+    assert (logging_to_output(world), templates(world), world.kube.births) == (set(), before, births)
+    await change(world, {"logTo": "Stdout"})
+    assert (logging_to_output(world), world.kube.births["orders-0"]) == (JAVA, births["orders-0"] + 1)
+    await change(world, {})
+    assert (logging_to_output(world), world.kube.births["orders-0"]) == (JAVA, births["orders-0"] + 1)
+    await change(world, FILES)
+    assert (logging_to_output(world), templates(world)) == (set(), before)
+
+
+async def test_a_level_of_an_older_group_sends_its_log_to_standard_output_while_it_is_there() -> None:
+    world = await settled(FILES)
+    await change(world, {"logLevel": "Info"})
+    assert logging_to_output(world) == JAVA
+    await change(world, {})
+    assert logging_to_output(world) == set()
 
 
 async def test_a_level_reaches_every_process() -> None:
-    world = await settled("Warning")
+    world = await settled({"logLevel": "Warning"})
     ours = {"orders", "main-controller", "main-front-outside"}
-    java = {"orders", "main-nameserver", "main-proxy"}
     assert keys(world, LEVEL_KEY) == dict.fromkeys(ours, "warning")
-    assert set(keys(world, LOGBACK_KEY)) == java
-    for name in ("orders", "main-nameserver", "main-proxy"):
-        data = world.get("ConfigMap", name)["data"]
-        assert JAVA_LOGS in (data.get("start-broker.sh") or data["start.sh"])
+    assert logging_to_output(world) == JAVA
+    await change(world, {"logLevel": "Warning", **FILES})
+    assert (keys(world, LEVEL_KEY), logging_to_output(world)) == (dict.fromkeys(ours, "warning"), set())
 
 
 @pytest.mark.parametrize(
@@ -83,7 +134,7 @@ async def test_a_level_reaches_every_process() -> None:
     ],
 )
 async def test_learners_and_brokers_with_static_roles_follow_the_level(group: Json, script: str) -> None:
-    world = OperatorWorld(group=group)
+    world = OperatorWorld(group=group | FILES)
     await world.settle()
     assert JAVA_LOGS not in world.get("ConfigMap", "orders")["data"][script]
     world.write_group(group | {"logLevel": "Debug"})
@@ -97,20 +148,28 @@ async def test_learners_and_brokers_with_static_roles_follow_the_level(group: Js
 
 
 async def test_another_level_changes_files_and_no_pod() -> None:
-    world = await settled("Info")
+    world = await settled({"logLevel": "Info"})
     before, births = templates(world), dict(world.kube.births)
-    world.write_group({"logReplicas": 1, "logLevel": "Debug"})
-    world.write_cluster({"proxy": {"mode": "Cluster"}, "listeners": OUTSIDE, "logLevel": "Debug"})
-    await world.settle()
+    await change(world, {"logLevel": "Debug"})
     assert keys(world, LEVEL_KEY)["orders"] == "debug"
     assert 'level="DEBUG"' in keys(world, LOGBACK_KEY)["main-nameserver"]
     assert (templates(world), world.kube.births) == (before, births)
 
 
-async def test_the_first_level_restarts_java_and_nothing_else() -> None:
-    without, with_level = templates(await settled(None)), templates(await settled("Info"))
-    changed = {name for name, template in with_level.items() if template != without[name]}
-    assert changed == {"orders", "main-nameserver", "main-proxy"}
+async def test_the_target_restarts_java_and_nothing_else() -> None:
+    to_files, to_output = templates(await settled(FILES)), templates(await settled({}))
+    assert {name for name, template in to_output.items() if template != to_files[name]} == JAVA
+
+
+async def test_proxies_tell_the_target_where_name_servers_are_external() -> None:
+    external = {"nameServers": {"external": ["10.0.0.7:9876"]}, "proxy": {"mode": "Cluster"}}
+    world = OperatorWorld({}, external | FILES)
+    for _ in range(2):
+        await world.settle()
+    before = templates(world)["main-proxy"]
+    world.write_cluster(external)
+    await world.settle()
+    assert templates(world)["main-proxy"] == before
 
 
 @pytest.mark.parametrize("logback", ["logback_broker.xml", "rmq.broker.logback.xml"])

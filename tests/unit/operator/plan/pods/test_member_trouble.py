@@ -83,7 +83,7 @@ async def test_a_pod_that_does_not_start_is_told_of_once_and_in_one_text(
 async def test_a_rewritten_field_is_an_event_once_while_a_member_is_in_trouble(fault: PodFault) -> None:
     world = await settled()
     world.kube.webhook = _shorten
-    world.write_group({"replicas": 2, "logReplicas": 1, "config": {"flushIntervalCommitLog": "300"}})
+    world.write_group({"replicas": 2, "logReplicas": 1, "config": {"sendMessageThreadPoolNums": "6"}})
     break_member(world, KINDS["broker"], fault)
     await passes(world)
     assert len(events(world, "FieldRewritten")) == 1

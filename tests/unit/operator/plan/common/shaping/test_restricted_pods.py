@@ -21,7 +21,7 @@ BESIDE: Final[Json] = {"containers": [{"name": "logs", "image": "logs:1"}]}
 
 
 def _of_all(settings: Json) -> dict[str, Json]:
-    cluster = {part: {"pod": settings} for part in ("controllers", "nameServers", "proxy")}
+    cluster = {part: {"pod": settings} for part in ("controllers", "nameServers", "proxy", "routeFronts")}
     found = workloads(cluster, {"pod": settings, "logPod": settings})
     return {name: template(body)["spec"] for name, body in found.items()}
 

@@ -108,7 +108,9 @@ def test_numbers_of_probes_replace_numbers_and_nothing_else(component: str) -> N
     before = UNCHANGED[component]["spec"]["containers"][0]
     after = shaped(component, {"probes": EVERY_SETTING["probes"]})["spec"]["containers"][0]
     for name, numbers in EVERY_SETTING["probes"].items():
-        assert after[f"{name}Probe"] == before[f"{name}Probe"] | numbers
+        if f"{name}Probe" in before:
+            assert after[f"{name}Probe"] == before[f"{name}Probe"] | numbers
+    assert {key for key in after if key.endswith("Probe")} == {key for key in before if key.endswith("Probe")}
 
 
 def test_a_number_that_kubernetes_drops_is_not_applied() -> None:

@@ -45,7 +45,7 @@ def _kept(path: Path) -> Json:
 def test_the_pods_of_a_spec_without_pod_settings_stay_as_they_are(case: str) -> None:
     path = KEPT / f"{case}.json"
     found = {name: with_digest(body) for name, body in workloads(*CASES[case]).items()}
-    assert list(found) == ["broker", "log-replica", "controller", "nameserver", "proxy"]
+    assert list(found) == ["broker", "log-replica", "controller", "nameserver", "proxy", "route-front"]
     if os.environ.get("REWRITE"):
         path.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
     assert found == _kept(path)

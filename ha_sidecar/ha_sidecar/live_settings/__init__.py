@@ -1,0 +1,1 @@
+"""Settings of a broker that change while it runs."""
