@@ -22,7 +22,7 @@ from rocketmq_operator.api.common import (
 )
 from rocketmq_operator.api.conditions import Conditions, ObservedGeneration
 from rocketmq_operator.api.listeners import Listeners, ListenerStatuses, RouteFronts
-from rocketmq_operator.api.proxy import Proxy
+from rocketmq_operator.api.proxy import Proxy, ProxyMode
 
 VERSION_DEFAULT = "5.5.0"
 IMAGE_LENGTH_MAX = 512

@@ -12,8 +12,8 @@ from rocketmq_operator.api.names import API_VERSION, CONFIG_HASH_ANNOTATION
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import Owner
 from rocketmq_operator.plan.group.children import broker_digest
-from rocketmq_operator.plan.tls.clients import ClientsStage
 from rocketmq_operator.plan.group.pod_sets.live_settings import CONDITION
+from rocketmq_operator.plan.tls.clients import ClientsStage
 from testkit.worlds.operator import OperatorWorld
 
 LIVE = {"fileReservedTime": "48"}
