@@ -167,7 +167,8 @@ async def test_a_persons_key_wins_over_a_tuned_one_and_every_owned_key_but_the_b
     assert tuned in _conf(await _settled(mode), config_map)
     conf = _conf(await _settled(mode, config={tuned: "changed"}), config_map)
     assert conf[tuned] == "changed"
-    with_users = {key for key in OWNED_PROXY_KEYS if key.lower().startswith(("auth", "enableacl", "innerclient"))}
+    of_users = ("auth", "enableacl", "innerclient")
+    with_users = {key for key in OWNED_PROXY_KEYS if key.lower().startswith(of_users)}
     assert set(OWNED_PROXY_KEYS) - conf.keys() - with_users == {"brokerConfigPath"}, "its start script's"
 
 
