@@ -18,8 +18,8 @@ The relay writes a send again, with an opaque of its own. That can fail: a JSON 
 of texts grows, and a frame near the bound then passes it. Such a send is not carried; `SendRelay.ask` returns
 it, and nothing of it was stored.
 
-Never: stores anything, invents answers, repeats what may have been stored, carries other requests: a
-consumer's long poll would hang on a connection that is about to end. Messages that came this way name the
+Never: stores anything, invents answers, repeats a request that the successor may have stored, carries others:
+a consumer's long poll would hang on a connection that is about to end. Messages that came this way name the
 companion's host as the one they were born on.
 
 Source: SendMessageProcessor.java (rejectRequest, handlePutMessageResult), EndTransactionProcessor.java,
@@ -44,7 +44,7 @@ from ha_sidecar.address import HostPort
 
 DIAL_WITHIN_S: Final = 0.05
 HANDSHAKE_WITHIN_S: Final = 0.25
-"""Of TLS: meanwhile new clients wait with the kernel. A later try is made if that was not enough."""
+"""Of TLS. New clients wait in the kernel's queue until then. If it was not enough, a later try is made."""
 AGAIN_S: Final = 0.01
 SENDS: Final = frozenset(
     (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)

@@ -231,7 +231,7 @@ async def test_a_group_of_three_in_dledger_goes_on_from_a_member_that_did_not_le
     before = next(one for one in told["brokers"] if one["broker_id"] == 0)
     await signed.permit("read", *members)
     await signed.until_permissions(4)
-    await asyncio.gather(*(one.stop() for one in members))
+    await asyncio.gather(*(one.shut_down() for one in members))
     for one in members:
         await signed.adopt(one.place.name, "metadata")
 
