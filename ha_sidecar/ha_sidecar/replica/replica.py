@@ -61,10 +61,7 @@ from ha_sidecar.transfer.served_log import MasterConfig
 
 RETRY_S: Final = 0.1
 LOOK_WITHIN_S: Final = 0.1
-"""How long to ask the controllers for the address of a master's process.
-
-Nearly always it is the announced one.
-"""
+"""How long to ask the controllers for the address of a master's process, mostly the announced one."""
 NOTICE_BODY_BYTES_MAX: Final = 1 << 16
 """A notice's SyncStateSet; thousands of ids fit."""
 BEAT_ANSWER_TIMEOUT_S: Final = 0.5

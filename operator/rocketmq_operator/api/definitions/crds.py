@@ -118,21 +118,7 @@ def custom_resource_definitions() -> tuple[Json, ...]:
                 "labelSelectorPath": ".status.selector",
             },
         ),
-        _definition(
-            FAILOVER_KIND,
-            (FailoverSpec, FailoverStatus),
-            columns=(
-                _column("Group", ".spec.group"),
-                _column("Cause", ".spec.cause"),
-                _column("From", ".spec.from"),
-                _column("To", ".spec.to"),
-                _column("Gap", ".status.writeGap"),
-                _column("Lost", ".status.lostMessages", "integer"),
-                _column("Took", ".status.took", priority=1),
-                _column("Re-Election", ".spec.reelection", "boolean", priority=1),
-                _AGE,
-            ),
-        ),
+        _failover_definition(),
         _report_definition(),
         _metadata_definition(TOPIC_KIND, (TopicSpec, MetadataStatus), "topicName", TOPIC_LENGTH_MAX),
         _metadata_definition(
@@ -145,6 +131,24 @@ def custom_resource_definitions() -> tuple[Json, ...]:
             USERNAME_LENGTH_MAX,
             columns=(_column("Secret", ".status.binding.name"),),
             rules=(_OWN_USER_RULE,),
+        ),
+    )
+
+
+def _failover_definition() -> Json:
+    return _definition(
+        FAILOVER_KIND,
+        (FailoverSpec, FailoverStatus),
+        columns=(
+            _column("Group", ".spec.group"),
+            _column("Cause", ".spec.cause"),
+            _column("From", ".spec.from"),
+            _column("To", ".spec.to"),
+            _column("Gap", ".status.writeGap"),
+            _column("Lost", ".status.lostMessages", "integer"),
+            _column("Took", ".status.took", priority=1),
+            _column("Re-Election", ".spec.reelection", "boolean", priority=1),
+            _AGE,
         ),
     )
 
