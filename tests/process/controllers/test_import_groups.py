@@ -19,7 +19,7 @@ from testkit.processes.process import ManagedProcess
 from testkit.products.controllers import ControllerCluster, command_path
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.java_controllers import JavaConsensus, JavaControllers
-from testkit.rocketmq.load import LoadClient, LoadSettings, read_back, summarise
+from testkit.rocketmq.load import LoadClient, LoadSettings, longest_gap_since_s, read_back
 from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, BrokerPlace, JavaBroker, NameServer
 from testkit.rocketmq.witness import Witness
 
@@ -158,7 +158,7 @@ async def test_a_group_moves_under_load_and_nothing_acknowledged_is_lost(moved: 
     assert group["master_epoch"] == before["master_epoch"] + EPOCH_MARGIN
     await world.stop_java(leader)
     await world.acknowledged(time.time_ns())
-    gap_s = summarise([send for send in world.load.sends() if send.end_ns > began_ns]).longest_gap_s
+    gap_s = longest_gap_since_s(world.load.sends(), began_ns)
 
     await master.kill()
     failed_over = await world.ours.wait_group(CLUSTER, GROUP, lambda found: found["master_id"] == 2, SETTLE_S)

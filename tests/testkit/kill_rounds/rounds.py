@@ -24,7 +24,7 @@ from testkit.demo.story import GroupInfo, wait_whole
 from testkit.demo.under_load import UnderLoad, under_load
 from testkit.kill_rounds.groups import MASTER, REPLICA, KilledGroup
 from testkit.products.replica import LogReplicaProcess, log_prefix_equal
-from testkit.rocketmq.load import ReadBackResult, summarise
+from testkit.rocketmq.load import ReadBackResult, longest_gap_since_s
 from testkit.rocketmq.processes import JavaBroker
 
 SENDS_PER_S: Final = 200
@@ -43,7 +43,7 @@ class Round:
     Attributes:
         victims: who was killed at once.
         names: the victims' processes.
-        gap_s: longest time between two acknowledgements, from the kill to the end of the round.
+        gap_s: longest time between two acknowledgements; the first is the last one before the kill.
         whole_s: time from the kill until the victims were back in the set.
         epochs: master epoch before and after.
     """
@@ -115,7 +115,7 @@ async def _round(running: UnderLoad, random: Random, victims: tuple[str, ...], p
     await running.load.wait_for_acknowledged(ACKS_AFTER_KILL, ACKS_TIMEOUT_S, after_ns=killed_ns)
     await asyncio.gather(*(member.start() for member in members))
     after = await _wait_back(running, before)
-    gap_s = summarise([send for send in running.load.sends() if send.end_ns > killed_ns]).longest_gap_s
+    gap_s = longest_gap_since_s(running.load.sends(), killed_ns)
     epochs = before["master_epoch"], after["master_epoch"]
     names = tuple(member.process.name for member in members)
     return Round(victims, names, gap_s, time.monotonic() - killed_s, epochs)

@@ -137,6 +137,13 @@ def summarise(sends: list[Send]) -> LoadStats:
     )
 
 
+def longest_gap_since_s(sends: list[Send], since_ns: int) -> float:
+    """Return the longest time between two acknowledgements, the later of which came after `since_ns`."""
+    before = [send.end_ns for send in sends if send.acknowledged and send.end_ns <= since_ns]
+    from_ns = max(before, default=since_ns)
+    return summarise([send for send in sends if send.end_ns >= from_ns]).longest_gap_s
+
+
 def first_acknowledged_after(sends: list[Send], time_ns: int) -> Send | None:
     """Return the acknowledged send that *started* after `time_ns` (UTC) and ended first, or None."""
     later = [send for send in sends if send.acknowledged and send.start_ns > time_ns]

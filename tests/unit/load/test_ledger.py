@@ -8,7 +8,15 @@ from threading import Thread
 
 from testkit.kill_rounds.groups import ALL_IN_SYNC
 from testkit.kill_rounds.rounds import PAUSE_S_MAX, schedule
-from testkit.rocketmq.load import LoadClient, Send, compare, first_acknowledged_after, read_ledger, summarise
+from testkit.rocketmq.load import (
+    LoadClient,
+    Send,
+    compare,
+    first_acknowledged_after,
+    longest_gap_since_s,
+    read_ledger,
+    summarise,
+)
 
 _REST = '"key":"k","start_ns":1,"end_ns":2,"status":"SEND_OK"'
 
@@ -29,6 +37,12 @@ def test_the_longest_gap_lies_between_acknowledgements_and_not_between_sends() -
 def test_acknowledgements_of_several_threads_are_put_in_order_before_gaps_are_measured() -> None:
     sends = [send(1, 3_000_000_000), send(0, 1_000_000_000), send(2, 2_000_000_000)]
     assert summarise(sends).longest_gap_s == 1.0
+
+
+def test_the_gap_of_a_fault_begins_at_the_last_acknowledgement_before_it() -> None:
+    sends = [send(0, 1_000_000_000), send(1, 2_000_000_000), send(2, 2_400_000_000), send(3, 2_500_000_000)]
+    assert longest_gap_since_s(sends, 2_100_000_000) == 0.4
+    assert longest_gap_since_s(sends, 500_000_000) == 1.0
 
 
 def test_an_empty_ledger_has_no_gap() -> None:
