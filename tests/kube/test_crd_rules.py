@@ -38,6 +38,12 @@ def test_the_api_server_refuses_with_field_and_value(refusal: RefusedChange, nam
     assert [word for word in refusal.words if word not in answer.stderr] == [], answer.stderr
 
 
+_FOR_NEW_OBJECTS = frozenset(
+    {"a user whose name is no object's", "clients in TLS or plain TCP with external name servers"}
+)
+"""Changes of fields that never change later."""
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "change"),
     [
@@ -52,7 +58,8 @@ def test_the_api_server_refuses_with_field_and_value(refusal: RefusedChange, nam
 def test_the_api_server_takes_a_change_within_the_rules(
     name: str, kind: str, change: Json, namespace: str
 ) -> None:
-    kubectl_now("-n", namespace, "apply", "-f", "-", body=_object(kind, base_spec(kind)))
+    if name not in _FOR_NEW_OBJECTS:
+        kubectl_now("-n", namespace, "apply", "-f", "-", body=_object(kind, base_spec(kind)))
     taken = kubectl_now(
         "-n", namespace, "apply", "-f", "-", body=_object(kind, merged(base_spec(kind), change))
     )

@@ -1,5 +1,6 @@
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendStatus;
@@ -20,14 +21,10 @@ final class Transactions implements TransactionListener {
 
     private final TransactionMQProducer producer;
     private final String topic;
-    private final Told told;
+    private final Consumer<String> told;
 
-    /** Is told the key of each transaction whose first part was acknowledged, when its commit is on its way. */
-    interface Told {
-        void committed(String key);
-    }
-
-    Transactions(String nameServer, String topic, String pollMs, Told told) {
+    /** Tells {@code told} the key of each transaction whose commit is on its way. */
+    Transactions(String nameServer, String topic, String pollMs, Consumer<String> told) {
         this.topic = topic;
         this.told = told;
         this.producer = new TransactionMQProducer("transactions-" + topic);
@@ -60,7 +57,7 @@ final class Transactions implements TransactionListener {
             Message message = new Message(topic, "", key, key.getBytes(StandardCharsets.US_ASCII));
             TransactionSendResult result = producer.sendMessageInTransaction(message, null);
             if (result.getSendStatus() == SendStatus.SEND_OK) {
-                told.committed(key);
+                told.accept(key);
                 return true;
             }
         } catch (MQClientException e) {
