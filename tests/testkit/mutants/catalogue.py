@@ -320,7 +320,7 @@ MUTANTS = (
     Mutant(
         "writes that were stopped stay stopped",
         "server/write_guards/write_guard.py",
-        "await self._set(address, setting + found - OUT_OF_REACH)",
+        "await self._setting.put(address, setting + rest)",
         "pass",
         schedules=60,
     ),

@@ -1,9 +1,8 @@
 """RocketMQ's own Java producer and consumer as a load and its checker.
 
-An application's view of a failover is a Java client on its defaults: how long no send was acknowledged,
-and whether every acknowledged message can be read afterwards. `LoadClient` runs the producer as a
-process that writes a ledger of every send; `read_back` reads the whole topic with the Java consumer and
-compares keys with the ledger.
+An application's view of a failover is a Java client on its defaults: how long no send was acknowledged, and
+whether every acknowledged message can be read afterwards. `LoadClient` runs the producer, which writes a
+ledger of every send; `read_back` reads the topic with the Java consumer and compares keys with the ledger.
 
 The Java sources lie beside this module in `java/` and are compiled once for each release into the cache:
 starting from source would compile at every start, which costs three seconds of a processor.
@@ -125,7 +124,7 @@ def _send(line: dict[str, Any]) -> Send:
 def summarise(sends: list[Send]) -> LoadStats:
     """Count the sends of a ledger and find the longest gap between acknowledgements."""
     ends = sorted(send.end_ns for send in sends if send.acknowledged)
-    gaps = [(later - earlier, earlier) for earlier, later in itertools.pairwise(ends)]
+    gaps = ((later - earlier, earlier) for earlier, later in itertools.pairwise(ends))
     longest_ns, gap_start_ns = max(gaps, default=(0, None))
     statuses = Counter(send.status for send in sends if not send.acknowledged)
     return LoadStats(
@@ -139,14 +138,13 @@ def summarise(sends: list[Send]) -> LoadStats:
 
 def longest_gap_since_s(sends: list[Send], since_ns: int) -> float:
     """Return the longest time between two acknowledgements, the later of which came after `since_ns`."""
-    before = [send.end_ns for send in sends if send.acknowledged and send.end_ns <= since_ns]
-    from_ns = max(before, default=since_ns)
+    from_ns = max((s.end_ns for s in sends if s.acknowledged and s.end_ns <= since_ns), default=since_ns)
     return summarise([send for send in sends if send.end_ns >= from_ns]).longest_gap_s
 
 
 def first_acknowledged_after(sends: list[Send], time_ns: int) -> Send | None:
     """Return the acknowledged send that *started* after `time_ns` (UTC) and ended first, or None."""
-    later = [send for send in sends if send.acknowledged and send.start_ns > time_ns]
+    later = [one for one in sends if one.acknowledged and one.start_ns > time_ns]
     return min(later, key=lambda send: send.end_ns, default=None)
 
 

@@ -29,6 +29,9 @@ messages, retries of consumers). No client was promised a copy of those. The mas
 before it appends, and the time between both is short. So the required part ends where the log ended when two
 answers were equal, or `APPENDED_WITHIN_S` after the guard was set, whichever is first.
 
+The note stays for `LATE_WITHIN_S` after the setting is back, and is struck off if it still is: a request of
+an earlier leader may arrive over another connection after ours, and only the note knows the setting then.
+
 If a leader dies during a guard, its note stays in the state, and its successor restores the setting. The
 broker keeps the setting in its file, so a broker that crashed during the guard gets the old value when it
 registers again. If a broker refuses its old setting, the leader repeats the request while the broker lives
@@ -46,6 +49,7 @@ AutoSwitchHAService.getRuntimeInfo, AdminBrokerProcessor.updateBrokerConfig of 5
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -53,7 +57,7 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from controller_core.channel.errors import CallTimeoutError, ConnectionClosedError, PortClosedError
+from controller_core.channel.errors import PortClosedError
 from controller_core.channel.refusals import RefusalLog
 from controller_core.groups.commands import (
     AnyCommand,
@@ -69,19 +73,15 @@ from controller_core.groups.replies import Outcome
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.codes import RequestCode, ResponseCode
-from controller_core.remoting.errors import shown
 from controller_core.server.clock import Clock
 from controller_core.server.common.broker_questions import ASK_ERRORS, Ask, RefusedError, ask_or_raise
 from controller_core.server.logs import bind
 from controller_core.server.node.types import CommandDroppedError, NotLeaderError, ProposalLostError
-from controller_core.server.settings import properties
+from controller_core.server.write_guards.broker_setting import SETTING, BrokerSetting
 from controller_core.server.write_guards.guard_spacing import GuardSpacing
 
-SETTING: Final = "minInSyncReplicas"
 OUT_OF_REACH: Final = 1_000
 """More copies than any group has members; a write that asks for so many is refused before it is written."""
-SETTING_DIGITS_MAX: Final = 9
-"""Digits of a setting that is noted; the broker's answer is a text that the broker chose."""
 DRAINED_WITHIN_S: Final = 1.0
 """How long slaves may need for the rest of the log; with all else, mqadmin's 3 s are not used up."""
 DRAIN_PAUSE_S: Final = 0.01
@@ -91,6 +91,8 @@ LIFT_TRIES_OF_DEAD_MAX: Final = 20
 LIFT_PAUSE_S: Final = 0.5
 """Before the second try to set a broker back; doubled for each further one."""
 LIFT_PAUSE_S_MAX: Final = 8.0
+LATE_WITHIN_S: Final = 2.0
+"""For how long a guard's request may still arrive over a connection that nobody waits for any more."""
 
 _log = logging.getLogger(__name__)
 
@@ -152,7 +154,7 @@ class WriteGuards:
         self._state = state
         self._clock = clock
         self._ask = ask
-        self._forget = forget
+        self._setting: Final = BrokerSetting(ask, forget)
         self._propose = propose
         self._alive_of = alive_of
         self._changes = changes
@@ -160,15 +162,14 @@ class WriteGuards:
         self._spacing = GuardSpacing()
         self._refusals = RefusalLog(_log)
         self._lifting: dict[ReplicaKey, asyncio.Task[None]] = {}
+        self._raised_again: dict[ReplicaKey, asyncio.Event] = {}
         # One lock for each group: raising and lifting must not overtake each other.
-        self._setting: dict[GroupKey, asyncio.Lock] = {}
+        self._locks: dict[GroupKey, asyncio.Lock] = {}
 
     async def before(self, command: ElectMaster) -> ElectMaster:
         """Stop the writes of the living master that this election would replace.
 
         Return the command to propose.
-
-
 
         Raises:
             SwitchoverRefusedError: the guard cannot be set, or its slaves do not catch up in time.
@@ -201,13 +202,16 @@ class WriteGuards:
         group = self._state.get(key)
         for broker_id in () if group is None else group.write_guards:
             member = ReplicaKey(*key, broker_id)
-            if member not in self._lifting:
-                task = asyncio.create_task(self._lift(member))
-                self._lifting[member] = task
+            if member in self._lifting:
+                self._raised_again[member].set()
+            else:
+                self._raised_again[member] = asyncio.Event()
+                self._lifting[member] = task = asyncio.create_task(self._lift(member))
                 task.add_done_callback(partial(self._lifted, member))
 
     def _lifted(self, member: ReplicaKey, _task: asyncio.Task[None]) -> None:
         self._lifting.pop(member, None)
+        self._raised_again.pop(member, None)
 
     def lift_of(self, command: ElectMaster) -> None:
         """Do the same for the group of an election."""
@@ -233,7 +237,7 @@ class WriteGuards:
     async def _noted(self, group: Group, master_id: BrokerId, address: str) -> bool:
         """Note the guard and the setting of the master without it; return False if its port is closed."""
         try:
-            setting = await self._setting_asked_twice(address)
+            setting = await self._setting.asked_twice(address)
         except PortClosedError as error:
             _log.warning(
                 "a master is replaced without a write guard: its port is closed",
@@ -242,6 +246,9 @@ class WriteGuards:
             return False
         except ASK_ERRORS as error:
             raise SwitchoverRefusedError(group, f"its {SETTING} cannot be read: {error}") from error
+        if setting >= OUT_OF_REACH:
+            # A request of an earlier guard came late: its note has the setting.
+            setting = group.write_guards.get(master_id, setting)
         note = RaiseWriteGuard(
             cluster=group.key.cluster,
             broker_name=group.key.broker_name,
@@ -259,28 +266,17 @@ class WriteGuards:
     async def _guard(self, group: Group, address: str) -> None:
         """Stop the master's writes; return when every slave of the set has the required part of its log."""
         try:
-            await self._set(address, OUT_OF_REACH)
+            await self._setting.put(address, OUT_OF_REACH)
         except ASK_ERRORS as error:
             raise SwitchoverRefusedError(group, f"its writes cannot be stopped: {error}") from error
         try:
             async with asyncio.timeout(DRAINED_WITHIN_S):
                 await self._drained(address, slaves=len(group.sync_state_set) - 1)
-                if await self._setting_of(address) != OUT_OF_REACH:
+                if await self._setting.of(address) != OUT_OF_REACH:
                     raise SwitchoverRefusedError(group, f"its {SETTING} was changed during the guard")
         except ASK_ERRORS as error:
             why = str(error) or f"its slaves lack part of its log after {DRAINED_WITHIN_S} s"
             raise SwitchoverRefusedError(group, why) from error
-
-    async def _setting_asked_twice(self, address: str) -> int:
-        """Return the setting; ask once more after a missing answer.
-
-        A broker may be paused, and a repeated notice closes our connection.
-        """
-        try:
-            return await self._setting_of(address)
-        except (CallTimeoutError, ConnectionClosedError):
-            self._forget(address)
-            return await self._setting_of(address)
 
     async def _drained(self, address: str, *, slaves: int) -> None:
         """Wait until every slave of the set has the log up to the point where the guard took effect."""
@@ -309,14 +305,16 @@ class WriteGuards:
 
         Repeat while it lives and this node leads, and a little longer if it is dead.
         """
-        pause_s, tries_of_dead = LIFT_PAUSE_S, 0
+        pause_s, tries_of_dead, given = LIFT_PAUSE_S, 0, -1
         while tries_of_dead < LIFT_TRIES_OF_DEAD_MAX:
             if not self._leads():
                 return
             try:
-                if await self._set_back(member):
+                if (now := await self._set_back(member, given)) is None:
                     self._refusals.answered(str(member))
                     return
+                await self._late_requests(member, LATE_WITHIN_S if now != given else 0.0)
+                given = now
             except (NotLeaderError, ProposalLostError):
                 return  # The broker is set back; who leads now does it again and strikes the note off.
             except (*ASK_ERRORS, CommandDroppedError) as error:
@@ -330,23 +328,36 @@ class WriteGuards:
                 pause_s = min(2 * pause_s, LIFT_PAUSE_S_MAX)
         _log.warning("a write guard stays until its broker sends a heartbeat again", extra=_bind(member))
 
-    async def _set_back(self, member: ReplicaKey) -> bool:
-        """Do it once no change is open; return False if one was opened before it was our turn."""
+    async def _late_requests(self, member: ReplicaKey, within_s: float) -> None:
+        """Wait for requests that come late, or until a guard of this member is to be lifted again."""
+        again = self._raised_again[member]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await again.wait()
+        again.clear()
+
+    async def _set_back(self, member: ReplicaKey, given: int) -> int | None:
+        """Do it once no change is open, and return the value that the broker has now.
+
+        Strike the note off and return None if it still has the value that was given before. Return that value
+        if a change was opened before it was our turn.
+        """
         await self._changes.settled(member.group)
         async with self._lock(member.group):
             if self._changes.is_open(member.group):
-                return False
+                return given
             group = self._state.get(member.group)
             setting = None if group is None else group.write_guards.get(member.broker_id)
             if group is None or setting is None:
-                return True
+                return None
             address = group.address(member.broker_id) or ""
-            found = await self._setting_of(address)
-            if found == setting:
-                await self._set(address, setting)  # a late answer to the guard must not have the last word
-            elif found >= OUT_OF_REACH:
-                await self._set(address, setting + found - OUT_OF_REACH)  # the rest is a companion's fence
-            else:
+            found = await self._setting.of(address)
+            if found != given and (found >= OUT_OF_REACH or found == setting):
+                # Set it in any case: a late answer to the guard must not have the last word.
+                rest = max(found - OUT_OF_REACH, 0)  # of a companion's fence
+                await self._setting.put(address, setting + rest)
+                return setting + rest
+            if found not in (given, setting):
                 _log.warning(
                     "the setting of a broker was changed while its writes were stopped: it is left as it is",
                     extra=_bind(member, setting=str(found), before=str(setting)),
@@ -358,42 +369,10 @@ class WriteGuards:
                 broker_id=member.broker_id,
             )
             await self._propose(note)
-        return True
+        return None
 
     def _lock(self, key: GroupKey) -> asyncio.Lock:
-        return self._setting.setdefault(key, asyncio.Lock())
-
-    # The conversation with a broker.
-
-    async def _setting_of(self, address: str) -> int:
-        """Return the setting of the broker that announces this address; keep a connection to that broker."""
-        held = await self._settings_at(address)
-        if not _announces(held, address):
-            # The connection dates from a time when another broker used the address.
-            self._forget(address)
-            held = await self._settings_at(address)
-            if not _announces(held, address):
-                raise RefusedError(f"another broker answers at {address}")
-        text = held.get(SETTING, "")
-        if not (text.isascii() and text.isdigit() and len(text) <= SETTING_DIGITS_MAX):
-            raise RefusedError(
-                f"its {SETTING} is not a number of at most {SETTING_DIGITS_MAX} digits: {shown(text)}"
-            )
-        return int(text)
-
-    async def _settings_at(self, address: str) -> dict[str, str]:
-        answer = await ask_or_raise(self._ask, address, RequestCode.GET_BROKER_CONFIG)
-        return properties.parse(answer.body.decode())
-
-    async def _set(self, address: str, value: int) -> None:
-        body = properties.write({SETTING: str(value)}).encode()
-        await ask_or_raise(self._ask, address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
-
-
-def _announces(held: dict[str, str], address: str) -> bool:
-    """Return whether settings are those of the broker that announces this address; True if unknown."""
-    host, port = held.get("brokerIP1"), held.get("listenPort")
-    return not host or not port or f"{host}:{port}" == address
+        return self._locks.setdefault(key, asyncio.Lock())
 
 
 def _bind(member: ReplicaKey, **fields: str) -> dict[str, object]:

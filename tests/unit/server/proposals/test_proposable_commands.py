@@ -37,7 +37,8 @@ from controller_core.server.requests.handlers import Handlers
 from controller_core.server.settings import properties
 from controller_core.server.settings.config import load
 from controller_core.server.settings.live_config import LiveConfig
-from controller_core.server.write_guards.write_guard import SETTING, SwitchoverRefusedError, WriteGuards
+from controller_core.server.write_guards.broker_setting import SETTING
+from controller_core.server.write_guards.write_guard import SwitchoverRefusedError, WriteGuards
 from testkit.raft.groups import GroupsDriver, live
 
 SETTINGS = {"controllerDLegerGroup": "unit", "controllerDLegerPeers": "n0-127.0.0.1:1"}

@@ -17,6 +17,27 @@ from testkit.products.one_controller import OneNode
 GUARDED = write_guard.OUT_OF_REACH
 
 
+@pytest.fixture(autouse=True)
+def _late_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_guard, "LATE_WITHIN_S", 0.05)
+
+
+async def test_a_request_to_stop_that_comes_after_the_setting_is_back_stops_nothing_for_long(
+    one: OneNode,
+) -> None:
+    async with master_of(one) as old:
+        await old.elect()
+        await _leave_a_guard(one, old, epoch=1)
+        old.store.setting = GUARDED
+        one.controller.leadership_changed(True, 2)
+        async with asyncio.timeout(10):
+            while old.store.setting == GUARDED:  # noqa: ASYNC110 - without a notification
+                await asyncio.sleep(0.001)
+        old.store.setting = GUARDED
+        await lifted(one)
+        assert old.store.setting == 2
+
+
 async def test_writes_are_stopped_and_drained_before_another_is_master_and_allowed_afterwards(
     one: OneNode,
 ) -> None:
@@ -28,7 +49,8 @@ async def test_writes_are_stopped_and_drained_before_another_is_master_and_allow
         await lifted(one)
         asked = old.store.asked
         assert asked[:4] == ["setting?", f"set {GUARDED}", "slaves?", "slaves?"]
-        assert asked.index("told") < asked.index("set 2") == len(asked) - 1
+        assert asked.index("told") < asked.index("set 2") == len(asked) - 2
+        assert asked[-1] == "setting?"
         assert one.group().master_id == 2
         kinds = [str(event.kind) for event in one.machine.state.history.events]
         order = ["WritesStopped", "MasterElected", "WritesAllowed"]
@@ -189,7 +211,7 @@ async def test_a_master_that_beats_and_cannot_be_reached_keeps_its_role(
         async def unreachable(address: str, _request: RemotingCommand, _timeout_s: float) -> RemotingCommand:
             raise ConnectError(f"{address} did not accept within 0.5 s")
 
-        monkeypatch.setattr(one.controller._submitter.guards, "_ask", unreachable)
+        monkeypatch.setattr(one.controller._submitter.guards._setting, "_ask", unreachable)
         answer = await switch_over(new, to=2)
         assert answer.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
         assert "its minInSyncReplicas cannot be read: 127.0.0.1" in (answer.remark or "")
@@ -276,7 +298,7 @@ async def test_a_master_that_does_not_say_whether_it_stopped_keeps_its_office(
         assert one.group().write_guards == {1: 2}
         old.store.mute.clear()
         await lifted(one)
-        assert old.store.asked[-1] == "set 2"
+        assert old.store.asked[-2:] == ["set 2", "setting?"]
 
 
 async def test_the_death_of_a_master_is_not_held_up_by_a_guard(one: OneNode) -> None:
