@@ -10,7 +10,7 @@ from typing import Final, get_args, get_type_hints
 
 from controller_core.command_line.attribute_help import attribute_help
 from controller_core.command_line.values import HOSTS, SEMICOLONS
-from controller_core.tls.serving import TLS_MODES
+from controller_core.tls.files import TLS_MODES
 from ha_sidecar.address import HostPort
 from ha_sidecar.replica.config import ACK_AFTER, CONTROLLER_KINDS, ON_DIVERGENCE
 

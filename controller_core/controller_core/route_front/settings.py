@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from controller_core.remoting.host_port import HostPort, split_host_port
-from controller_core.tls.serving import PERMISSIVE
+from controller_core.tls.files import PERMISSIVE
 
 REMOTING_PORT: Final = 9876
 """A name server's port: clients take a route front for one."""

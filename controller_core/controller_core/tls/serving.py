@@ -16,13 +16,8 @@ from typing import Final
 
 from controller_core.tls.certificates import CHECK_S, Certificates
 from controller_core.tls.dialling import ClientTls, dial_in_tls, trusting
+from controller_core.tls.files import CERTIFICATE_FILE, KEY_FILE, PERMISSIVE, TRUST_FILE
 
-CERTIFICATE_FILE: Final = "tls.crt"
-KEY_FILE: Final = "tls.key"
-TRUST_FILE: Final = "ca.crt"
-PERMISSIVE: Final = "permissive"
-ENFORCING: Final = "enforcing"
-TLS_MODES: Final = (PERMISSIVE, ENFORCING)
 _KEY: Final = "tls"
 """What messages call the setting with the directory."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from controller_core.access.request_signer import RequestSigner
-from controller_core.tls.serving import PERMISSIVE, TLS_MODES
+from controller_core.tls.files import PERMISSIVE, TLS_MODES
 from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
 from ha_sidecar.common.options import address, addresses, build_settings, number, require, signer

@@ -18,7 +18,7 @@ from controller_core.route_front.settings import (
     name_servers,
 )
 from controller_core.tls.certificates import UnusableCertificatesError
-from controller_core.tls.serving import PERMISSIVE, TLS_MODES
+from controller_core.tls.files import PERMISSIVE, TLS_MODES
 
 MISUSES: tuple[type[Exception], ...] = (AddressesError, SettingsError, UnusableCertificatesError)
 """Errors that mean wrong settings."""

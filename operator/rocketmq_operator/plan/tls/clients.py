@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
+from controller_core.tls.files import CERTIFICATE_FILE, ENFORCING, KEY_FILE, PERMISSIVE, TRUST_FILE
 from rocketmq_operator.api.cluster import ClientsTls, TlsSpec
 from rocketmq_operator.api.names import CLIENTS_TLS_ANNOTATION, CLUSTER_LABEL, GROUP_LABEL
 from rocketmq_operator.plan.common import names, parts
@@ -35,9 +36,6 @@ CERTIFIED_KEY: Final = "clients-tls-members"
 NAME_SERVER_ENTRY: Final = "nameserver"
 PROXY_ENTRY: Final = "proxy"
 ROUTE_FRONT_ENTRY: Final = "route-front"
-CERTIFICATE_FILE: Final = "tls.crt"
-KEY_FILE: Final = "tls.key"
-TRUST_FILE: Final = "ca.crt"
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1"})
 
 
@@ -62,7 +60,7 @@ class ClientsStage(StrEnum):
     @property
     def port_mode(self) -> str:
         """How ports with certificates serve, in RocketMQ's words and in ours."""
-        return "enforcing" if self is ClientsStage.ENFORCING else "permissive"
+        return ENFORCING if self is ClientsStage.ENFORCING else PERMISSIVE
 
 
 _ORDER: Final = tuple(ClientsStage)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from controller_core.remoting.codes import RequestCode, ResponseCode
-from controller_core.tls.serving import ENFORCING, PERMISSIVE, MemberTls
+from controller_core.tls.files import ENFORCING, PERMISSIVE
+from controller_core.tls.serving import MemberTls
 from testkit.fakes.held_broker import V5_5_0, WITHIN_S, Place, Successor, answers, closed, is_held, request
 from testkit.processes.certificates import Authority
 
