@@ -1,6 +1,6 @@
 """Questions of several commands: to a broker about itself, to the controllers about its group.
 
-Source: AdminBrokerProcessor.java (26, 28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006),
+Source: AdminBrokerProcessor.java (25, 26, 28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006),
 ControllerRequestProcessor.java (1010) 5.4.0.
 """
 
@@ -97,6 +97,16 @@ async def ask_groups(
     if answer.code != ResponseCode.SUCCESS:
         raise AskError(refusal("request 1006", answer), answer.code)
     return BrokerReplicasInfo.decode(answer.body).replicas_info_table
+
+
+async def change_settings(asker: Asker, values: Mapping[str, object]) -> None:
+    """Have a running broker take settings (25).
+
+    Raises:
+        AskError: it does not answer, or refuses.
+    """
+    body = "".join(f"{name}={value}\n" for name, value in values.items()).encode()
+    await asker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body)
 
 
 async def may_elect_uncleanly(controllers: Controllers) -> bool | None:

@@ -19,6 +19,7 @@ from typing import Any, Final
 from controller_core.broker_settings import LIVE_SETTINGS
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode
+from ha_sidecar.common.questions import change_settings
 from ha_sidecar.decisions.broker_facts import BrokerFacts, settings
 from ha_sidecar.live_settings.comparison import difference
 
@@ -99,8 +100,7 @@ class SettingsWatch:
         found = difference(started, wanted, await self._running(), self._known)
         updates = {name: value for name, value in found.updates.items() if self._refused.get(name) != value}
         if updates:
-            body = "".join(f"{name}={value}\n" for name, value in updates.items()).encode()
-            await self._asker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body)
+            await change_settings(self._asker, updates)
             found = difference(started, wanted, await self._running(), self._known)
             for name, value in updates.items():
                 if name in found.updates:

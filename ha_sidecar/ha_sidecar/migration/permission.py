@@ -16,6 +16,7 @@ from controller_core.channel.asking import Asker
 from controller_core.remoting.client_headers import WritePermOfBrokerRequestHeader
 from controller_core.remoting.codes import RequestCode
 from ha_sidecar.address import host_port
+from ha_sidecar.common.questions import change_settings
 
 
 class BrokerPermission(IntEnum):
@@ -47,8 +48,7 @@ async def permit(
     for address in brokers:
         asker = Asker(host_port(address), sign)
         try:
-            body = f"brokerPermission={int(permission)}\n".encode()
-            await asker.ask(RequestCode.UPDATE_BROKER_CONFIG, None, body)
+            await change_settings(asker, {"brokerPermission": int(permission)})
         finally:
             asker.close()
     closes = permission is BrokerPermission.READ

@@ -29,7 +29,7 @@ from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.address import AddressError, host_port
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.events import EventLog
-from ha_sidecar.common.questions import ask_broker, ask_group
+from ha_sidecar.common.questions import ask_broker, ask_group, change_settings
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, settings, with_controller_id
 from ha_sidecar.decisions.fence import Fence, FenceAction, FenceInputs, FenceState
@@ -201,10 +201,9 @@ class Fencing:
         return int(value) if value.isdigit() else None
 
     async def _set(self, value: int) -> bool:
-        body = f"{SETTING}={value}\n".encode()
         try:
             async with asyncio.timeout(ROUND_TIMEOUT_S):
-                await self._broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body)
+                await change_settings(self._broker, {SETTING: value})
         except (AskError, TimeoutError) as error:
             _log.warning("the broker does not take %s=%d: %s", SETTING, value, error)
             return False
