@@ -49,7 +49,6 @@ AutoSwitchHAService.getRuntimeInfo, AdminBrokerProcessor.updateBrokerConfig of 5
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -313,8 +312,8 @@ class WriteGuards:
                 if (now := await self._set_back(member, given)) is None:
                     self._refusals.answered(str(member))
                     return
-                await self._late_requests(member, LATE_WITHIN_S if now != given else 0.0)
-                given = now
+                is_over = await self._late_requests(member, LATE_WITHIN_S if now != given else 0.0)
+                given = now if is_over else -1  # Cut short, the time does not count.
             except (NotLeaderError, ProposalLostError):
                 return  # The broker is set back; who leads now does it again and strikes the note off.
             except (*ASK_ERRORS, CommandDroppedError) as error:
@@ -328,13 +327,16 @@ class WriteGuards:
                 pause_s = min(2 * pause_s, LIFT_PAUSE_S_MAX)
         _log.warning("a write guard stays until its broker sends a heartbeat again", extra=_bind(member))
 
-    async def _late_requests(self, member: ReplicaKey, within_s: float) -> None:
-        """Wait for requests that come late, or until a guard of this member is to be lifted again."""
+    async def _late_requests(self, member: ReplicaKey, within_s: float) -> bool:
+        """Wait for requests that come late; return False if a guard of this member is to be lifted before."""
         again = self._raised_again[member]
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(within_s):
                 await again.wait()
+        except TimeoutError:
+            return True
         again.clear()
+        return False
 
     async def _set_back(self, member: ReplicaKey, given: int) -> int | None:
         """Do it once no change is open, and return the value that the broker has now.

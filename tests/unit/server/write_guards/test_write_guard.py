@@ -38,6 +38,24 @@ async def test_a_request_to_stop_that_comes_after_the_setting_is_back_stops_noth
         assert old.store.setting == 2
 
 
+async def test_a_later_change_of_master_does_not_shorten_the_time_for_late_requests(one: OneNode) -> None:
+    async with master_of(one) as old:
+        await old.elect()
+        await _leave_a_guard(one, old, epoch=1)
+        old.store.setting = GUARDED
+        one.controller.leadership_changed(True, 2)
+        async with asyncio.timeout(10):
+            while old.store.setting == GUARDED:  # noqa: ASYNC110 - without a notification
+                await asyncio.sleep(0.001)
+            looked = old.store.asked.count("setting?")
+            one.controller._submitter.guards.lift_all()
+            while old.store.asked.count("setting?") == looked:  # noqa: ASYNC110 - without a notification
+                await asyncio.sleep(0.001)
+        old.store.setting = GUARDED
+        await lifted(one)
+        assert old.store.setting == 2
+
+
 async def test_writes_are_stopped_and_drained_before_another_is_master_and_allowed_afterwards(
     one: OneNode,
 ) -> None:
