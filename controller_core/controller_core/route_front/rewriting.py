@@ -65,6 +65,7 @@ class _Body:
         self._addresses = addresses
 
     def route(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
+        """Change a topic's route (105); raise `UnreachableError` if no broker has an address for outside."""
         route = self._object(value, "body")
         datas = [self._members(data, "brokerDatas") for data in self._list(route.get("brokerDatas"))]
         reachable = [data for data in datas if data["brokerAddrs"]]
@@ -75,6 +76,7 @@ class _Body:
         return rest | {"brokerDatas": reachable, "filterServerTable": {}}
 
     def cluster_info(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
+        """Change the list of clusters and brokers (106); groups without an outside address are left out."""
         info = self._object(value, "body")
         table = self._object(info.get("brokerAddrTable"), "brokerAddrTable")
         members = {name: self._members(data, "brokerAddrTable") for name, data in table.items()}
@@ -89,12 +91,14 @@ class _Body:
         }
 
     def topic_list(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
+        """Change a list of system topics (304), which names one broker."""
         topics = dict(self._object(value, "body"))
         address = topics.pop("brokerAddr", None)
         outside = None if address is None else self._outside(address)
         return topics if outside is None else topics | {"brokerAddr": outside}
 
     def member_group(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
+        """Change the members of one group (901)."""
         body = self._object(value, "body")
         if body.get("brokerMemberGroup") is None:
             return body

@@ -88,6 +88,7 @@ class _Settler:
         )
 
     async def run(self) -> HandoverResult:
+        """Hand over, see to the debts that it leaves, and return the result of the handover."""
         try:
             await self._learn()
             await self._watch.look()

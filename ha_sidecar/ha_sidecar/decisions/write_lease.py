@@ -65,6 +65,7 @@ class _Part:
 
     @property
     def is_given_up(self) -> bool:
+        """Whether this controller has granted no time at all."""
         return self.until_ms <= self.asked_ms
 
 

@@ -191,21 +191,26 @@ class _Session:
         place.close = self.stop
 
     def start(self) -> None:
+        """Start the thread that serves this slave."""
         self._thread.start()
 
     def stop(self) -> None:
+        """Let the thread close the connection and end; it does so soon after."""
         self._stopping.set()
         self.wake()
 
     def join(self, timeout_s: float) -> None:
+        """Wait until the thread has ended, but no longer than this."""
         self._thread.join(timeout_s)
 
     def wake(self) -> None:
+        """Let the thread look again at the log and at `stop`."""
         with self._fd_lock:
             if not self._closed:
                 os.eventfd_write(self._wake_fd, 1)
 
     def slave(self) -> ServedSlave | None:
+        """Return how far this slave is; None before its handshake."""
         machine = self.machine
         if machine.handshake is None:
             return None

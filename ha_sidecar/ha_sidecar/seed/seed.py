@@ -320,6 +320,7 @@ class _LinkNotes:
         return start_offset
 
     def on_handshake(self, done: HandshakeDone) -> None:
+        """Note where the log goes on."""
         self._untaken_offset = done.start_offset
         # The bytes that the handshake cuts must not be checked in between.
         self.has_started = self._store.log.max_offset <= done.start_offset
@@ -327,13 +328,16 @@ class _LinkNotes:
         self.handshake_left_bytes = done.master_max_offset - done.start_offset
 
     def on_truncate(self, from_offset: LogOffset, to_offset: LogOffset) -> None:
+        """Log the cut."""
         _log.info("cut from %d to %d", from_offset, to_offset)
         self.has_started = True
 
     def on_caught_up(self, offset: LogOffset) -> None:
+        """Note that the log has reached the master's."""
         self.caught_up = True
 
     def on_end(self, end: LinkEnd) -> None:
+        """Give the end to the thread that waits for it."""
         self.ends.put(end)
 
 

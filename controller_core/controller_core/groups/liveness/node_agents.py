@@ -115,6 +115,7 @@ class _Agent:
         self.is_doubted = False
 
     def is_reliable(self, key: ReplicaKey) -> bool:
+        """Return whether its silence about a member counts: it has named it for `TRUST_MS`, without doubt."""
         return not self.is_doubted and self.pace.last_ms - self.named_since_ms[key] >= TRUST_MS
 
 

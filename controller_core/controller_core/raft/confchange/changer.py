@@ -107,6 +107,7 @@ class _Draft:
         self._check()
 
     def apply(self, changes: Iterable[ConfChangeSingle]) -> None:
+        """Make the changes in their order; raise `ConfChangeError` if no voter is left."""
         for change in changes:
             node = int(change.node_id)
             if node == 0:
@@ -124,6 +125,7 @@ class _Draft:
             raise ConfChangeError("removed all voters")
 
     def leave(self) -> None:
+        """End a joint configuration: nodes that only the outgoing voters have are dropped."""
         for node in self.learners_next:
             self.learners.add(node)
             self.progress[node].is_learner = True
@@ -134,6 +136,7 @@ class _Draft:
         self.auto_leave = False
 
     def finish(self) -> Changed:
+        """Check the result and return it."""
         self._check()
         membership = Membership(
             voters=frozenset(self.voters),
