@@ -36,6 +36,7 @@ from ha_sidecar.transfer.master import MasterMachine, MasterState
 from ha_sidecar.transfer.reconcile import OwnLog, SlaveConfig
 from ha_sidecar.transfer.served_log import MasterConfig
 from ha_sidecar.transfer.slave import SlaveMachine, SlaveState
+from testkit.fuzz.answer_targets import ANSWER_TARGETS
 from testkit.fuzz.peer_targets import PEER_TARGETS
 from testkit.ha.served_log import ServedLog
 
@@ -231,4 +232,5 @@ TARGETS: Final[dict[str, Target]] = {
     "ha_master": ha_master,
     "ha_handshake": ha_handshake,
     **PEER_TARGETS,
+    **ANSWER_TARGETS,
 }
