@@ -50,6 +50,20 @@ def process_tls() -> ClientTls | None:
     return _process.tls
 
 
+def dial_trusting(key: str, path: Path | str, *, plain_allowed: bool) -> None:
+    """Let this process dial in TLS with peers of the authorities in a file, which is read once.
+
+    Args:
+        key: the option that names the file.
+        path: authorities, PEM.
+        plain_allowed: whether plain TCP is tried where TLS is not answered.
+
+    Raises:
+        UnusableCertificatesError: the file cannot be read; the error names the option `key`.
+    """
+    dial_in_tls(ClientTls(trusting(key, path).context, plain_allowed=plain_allowed))
+
+
 def trusting(key: str, path: Path | str) -> Certificates:
     """Return the client's context that trusts the authorities in a file, whatever the other end's name is.
 

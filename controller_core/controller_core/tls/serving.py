@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from controller_core.tls.certificates import CHECK_S, Certificates
-from controller_core.tls.dialling import ClientTls, dial_in_tls, trusting
+from controller_core.tls.dialling import ClientTls, dial_in_tls, dial_trusting, trusting
 from controller_core.tls.files import CERTIFICATE_FILE, KEY_FILE, PERMISSIVE, TRUST_FILE
 
 _KEY: Final = "tls"
@@ -93,5 +93,4 @@ def dial_as(directory: Path | None, mode: str) -> None:
         UnusableCertificatesError: the file of authorities cannot be read.
     """
     if directory is not None:
-        trusted = trusting(_KEY, directory / TRUST_FILE)
-        dial_in_tls(ClientTls(trusted.context, plain_allowed=mode == PERMISSIVE))
+        dial_trusting(_KEY, directory / TRUST_FILE, plain_allowed=mode == PERMISSIVE)

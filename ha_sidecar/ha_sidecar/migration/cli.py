@@ -4,6 +4,8 @@
     ha-sidecar permission read --brokers HOST:PORT[,...]  forbid writes to a group (or allow them: `write`)
     ha-sidecar adopt DIR --keep keep|empty|metadata       convert a store that predates controller mode
 
+The first two take `--tls DIR` and `--tls-mode`, as the processes beside a broker do.
+
 As JSON, each prints one line that is short enough for the termination message of a container.
 """
 
@@ -19,8 +21,10 @@ from controller_core.channel.asking import AskError
 from controller_core.command_line.output import add_output, show
 from controller_core.command_line.values import HOSTS, NAMES, SEMICOLONS, hosts, names
 from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.tls.files import PERMISSIVE, TLS_MODES
+from controller_core.tls.serving import dial_as
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
-from ha_sidecar.common.options import address
+from ha_sidecar.common.options import address, require
 from ha_sidecar.migration.adoption import KeepMode, StoreLocation, adopt
 from ha_sidecar.migration.permission import BrokerPermission, permit
 from ha_sidecar.migration.survey import UNREAD_SHOWN_MAX, survey, unread
@@ -44,6 +48,7 @@ def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse's action has
         help="topics or groups to leave out; may be repeated",
     )
     _add_credentials(asks)
+    _add_tls(asks)
     add_output(asks)
     asks.set_defaults(carry_out=_survey)
     permits = commands.add_parser("permission", help="forbid or allow writes to a broker group")
@@ -54,6 +59,7 @@ def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse's action has
     _add_addresses(permits, "--brokers", "remoting addresses of the brokers", required=True)
     _add_addresses(permits, "--name-servers", "name servers that learn of the change")
     _add_credentials(permits)
+    _add_tls(permits)
     add_output(permits)
     permits.set_defaults(carry_out=_permission)
     adopts = commands.add_parser("adopt", help="convert a store that predates controller mode")
@@ -102,12 +108,36 @@ def _add_credentials(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_tls(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tls",
+        type=Path,
+        metavar="DIR",
+        help="directory with the authorities (ca.crt) of the certificates of brokers and name servers "
+        "(default: plain TCP)",
+    )
+    parser.add_argument(
+        "--tls-mode",
+        default=PERMISSIVE,
+        metavar="|".join(TLS_MODES),
+        help="with --tls: permissive dials in TLS first, and in plain TCP where TLS is not answered; "
+        f"enforcing dials in TLS only (default: {PERMISSIVE})",
+    )
+
+
+def _dial_as(options: argparse.Namespace) -> None:
+    mode = options.tls_mode
+    require(mode in TLS_MODES, f"tls-mode {mode!r}: one of {', '.join(TLS_MODES)}")
+    dial_as(options.tls, mode)
+
+
 def _signer(options: argparse.Namespace) -> RequestSigner | None:
     return None if options.credentials is None else RequestSigner(options.credentials)
 
 
 def _survey(options: argparse.Namespace) -> int:
     _check_addresses("brokers", options.brokers)
+    _dial_as(options)
     found = asyncio.run(_survey_brokers(options))
     show(options.output, found, rows=found["brokers"])
     return 0
@@ -141,6 +171,7 @@ def _permission(options: argparse.Namespace) -> int:
     wanted = _PERMISSIONS[options.permission]
     _check_addresses("brokers", options.brokers)
     _check_addresses("name-servers", options.name_servers)
+    _dial_as(options)
     sign = _signer(options)
     asyncio.run(permit(wanted, options.group, options.brokers, options.name_servers, sign))
     show(options.output, {"permission": int(wanted)})

@@ -98,6 +98,13 @@ def add_command(commands: Any, common: argparse.ArgumentParser) -> None:  # noqa
         default="",
         help="Secret of type kubernetes.io/basic-auth with a super user of the old brokers",
     )
+    migrate_.add_argument(
+        "--trust-config-map",
+        metavar="CONFIGMAP",
+        default="",
+        help="ConfigMap with the authorities (ca.crt) of the old brokers and name servers: ask them in TLS "
+        "first, and in plain TCP where TLS is not answered (default: plain TCP)",
+    )
     migrate_.add_argument("--yes", action="store_true", help="do not ask before each step")
     migrate_.add_argument("--dry-run", action="store_true", help="only say what comes next")
     migrate_.add_argument("--step", action="store_true", help="end after one step")
@@ -182,6 +189,7 @@ async def read_request(
         ignored=tuple(options.ignore),
         empty_slaves=options.empty_slaves,
         credentials=options.credentials_secret,
+        trust=options.trust_config_map,
     )
 
 

@@ -10,6 +10,7 @@ from controller_core.channel import Connection, Server, serve
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.routes import KVTable
+from controller_core.tls.serving import ServerTls
 
 
 class SurveyedBroker:
@@ -46,9 +47,9 @@ class SurveyedBroker:
         assert self._server is not None
         return f"127.0.0.1:{self._server.port}"
 
-    async def start(self) -> None:
-        """Listen on a free port."""
-        self._server = await serve("127.0.0.1", 0, self._accept)
+    async def start(self, tls: ServerTls | None = None) -> None:
+        """Listen on a free port; with `tls` as it says."""
+        self._server = await serve("127.0.0.1", 0, self._accept, tls=tls)
 
     async def stop(self) -> None:
         """Stop listening."""

@@ -1,8 +1,10 @@
 """The commands of `ha-sidecar` that work on a store and end: `seed` and `verify`, run as by a person."""
 
 import asyncio
+import gc
 import json
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,3 +43,15 @@ async def printed_by(command: Sequence[str], statuses: Sequence[int] = (0,)) -> 
     assert process.returncode in statuses, printed
     found: dict[str, Any] = json.loads(printed)
     return found
+
+
+async def status_in_thread(main: Callable[[Sequence[str]], int], *words: str) -> int:
+    """Run a program's main in a thread; return its exit status.
+
+    A command leaves the end of its connections in TLS to the end of its process, so they are collected here.
+    """
+    status = await asyncio.to_thread(main, words)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+    return status

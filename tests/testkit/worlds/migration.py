@@ -60,6 +60,7 @@ class MigrationKube(MemoryKube):
         leader: the old broker that leads, in a DLedger group.
         changed: settings of old brokers that are not as usual, by pod.
         credentials: the Secret that each pod of the migration has for its requests, by its last words.
+        trusted: the ConfigMap of authorities of each such pod, likewise.
     """
 
     def __init__(self) -> None:
@@ -74,6 +75,7 @@ class MigrationKube(MemoryKube):
         self.changed: dict[str, Json] = {}
         self.tasks: list[str] = []
         self.credentials: dict[str, str] = {}
+        self.trusted: dict[str, str] = {}
 
     async def create(self, body: Json) -> Json:
         """Create an object; what a pod does is done when it is there."""
@@ -215,6 +217,8 @@ class MigrationKube(MemoryKube):
             self.tasks.append(" ".join(words[1:]))
             secrets = [one["secret"]["secretName"] for one in pod["spec"]["volumes"] if "secret" in one]
             self.credentials[self.tasks[-1]] = ",".join(secrets)
+            trusted = [one["configMap"]["name"] for one in pod["spec"]["volumes"] if "configMap" in one]
+            self.trusted[self.tasks[-1]] = ",".join(trusted)
             code, told = self._done(words, claim)
             ended = {"exitCode": code, "message": told if isinstance(told, str) else json.dumps(told)}
             pod["status"] = {
@@ -308,7 +312,7 @@ class MigrationWorld:
         self.old_kind = course
         self.pods = ("old-master-0", *(f"old-slave-{number}" for number in range(slaves)))
         self.empty_slaves = False
-        self.credentials = ""
+        self.credentials = self.trust = ""
         self.spec: Json = {
             "cluster": CLUSTER,
             "replicas": 1 + slaves,
@@ -359,6 +363,7 @@ class MigrationWorld:
             name_servers=("names:9876",),
             empty_slaves=self.empty_slaves,
             credentials=self.credentials,
+            trust=self.trust,
         )
 
     def picture(self) -> Json:

@@ -1,5 +1,7 @@
 """Look at what only a User has: its Secret, and whether its cluster knows users at all."""
 
+import asyncio
+
 from rocketmq_operator.api.access.user import PasswordSecret, UserSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.clients.api import Json, RequestRefusedError
@@ -32,14 +34,17 @@ async def observe_account(
     if spec.password_secret is not None:
         return await _given(environment, owner, spec.password_secret, has_rights=cluster.has_rights)
     name = names.user_secret(owner.name)
-    live = await _secret(environment, owner.namespace, name)
+    live, trust = await asyncio.gather(
+        _secret(environment, owner.namespace, name),
+        environment.kube.get("ConfigMap", owner.namespace, names.trust(spec.cluster)),
+    )
     if live is not None and not is_secret_of(live, owner, spec):
         return ObservedAccount(problem=name_taken(live, owner), has_rights=cluster.has_rights)
     try:
         password = environment.new_token() if live is None else password_in(live, names.PASSWORD_KEY)
     except PasswordError:
         password = environment.new_token()
-    wanted = user_secret(owner, spec, cluster, username, password)
+    wanted = user_secret(owner, spec, cluster, username, password, trust)
     is_made = live is not None and is_written(live, wanted)
     return ObservedAccount(
         password=password,

@@ -57,6 +57,12 @@ def wanted_stage(observed: ObservedCluster, mode: TlsMode) -> ClientsStage:
     )
 
 
+def client_authorities(observed: ObservedCluster, stage: ClientsStage) -> str:
+    """Return the authorities that clients need, PEM: all that are trusted; empty without TLS for clients."""
+    is_asked_for = observed.spec.tls.clients is not ClientsTls.DISABLED
+    return observed.tls.bundle if is_asked_for or stage.has_certificates else ""
+
+
 def member_hosts(observed: ObservedCluster) -> dict[str, frozenset[str]]:
     """Return the hosts of the certificates for clients, by entry; empty without TLS for them."""
     owner, spec = observed.owner, observed.spec

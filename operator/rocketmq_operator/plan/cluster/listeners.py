@@ -14,6 +14,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
+from controller_core.tls.files import TRUST_FILE
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Placement
 from rocketmq_operator.api.conditions import Finding, make_finding
@@ -201,10 +202,14 @@ def listener_statuses(observed: ObservedCluster) -> tuple[ListenerStatus, ...]:
     return (inside, *(_status(observed, listener, all_brokers) for listener in spec.listeners))
 
 
-def bootstrap(observed: ObservedCluster) -> Json:
+def bootstrap(observed: ObservedCluster, authorities: str = "") -> Json:
     """Return the ConfigMap that application pods mount: a directory in the form of servicebinding.io.
 
     Unknown addresses are left out.
+
+    Args:
+        observed: the cluster.
+        authorities: those that signed what brokers and name servers show, PEM; empty without TLS for clients.
     """
     owner = observed.owner
     inside, *outside = listener_statuses(observed)
@@ -212,6 +217,8 @@ def bootstrap(observed: ObservedCluster) -> Json:
     if observed.spec.proxy.mode is not ProxyMode.NONE:
         proxies = names.proxies(owner.name)
         data["grpcEndpoints"] = f"{proxies}.{owner.namespace}.svc:{names.PROXY_GRPC_PORT}"
+    if authorities:
+        data[TRUST_FILE] = authorities
     data |= {f"listener.{one.name}.namesrvAddr": one.address for one in outside if one.address}
     data |= {f"listener.{one.name}.grpcEndpoints": one.grpc_address for one in outside if one.grpc_address}
     labels = selector_labels("bootstrap", owner.name) | belonging_labels(owner.name)

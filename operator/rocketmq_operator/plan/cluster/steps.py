@@ -18,6 +18,7 @@ from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.cluster.children import cluster_children, controller_set
 from rocketmq_operator.plan.cluster.client_tls import (
     certificate_secrets,
+    client_authorities,
     member_hosts,
     wanted_stage,
 )
@@ -141,7 +142,7 @@ def _wanted_children(
         *proxy_children(owner, spec, stage),
         *route_front_children(observed),
         *grpc_services(owner, spec),
-        bootstrap(observed),
+        bootstrap(observed, client_authorities(observed, stage)),
     )
 
 

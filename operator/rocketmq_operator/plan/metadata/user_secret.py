@@ -8,8 +8,9 @@ import base64
 import binascii
 from typing import Final
 
+from controller_core.tls.files import TRUST_FILE
 from rocketmq_operator.api.access.user import UserSpec
-from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.cluster import ClientsTls, RocketMQClusterSpec
 from rocketmq_operator.api.common import DeletionPolicy
 from rocketmq_operator.api.names import CLUSTER_LABEL, USER_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
@@ -25,6 +26,7 @@ from rocketmq_operator.plan.common.objects import (
     covers,
     is_ours,
 )
+from rocketmq_operator.plan.tls.clients import published_stage
 
 PASSWORD_LENGTH_MAX: Final = 256
 
@@ -56,9 +58,23 @@ def password_in(secret: Live, key: str) -> str:
 
 
 def user_secret(
-    owner: Owner, spec: UserSpec, cluster: RocketMQClusterSpec, username: str, password: str
+    owner: Owner,
+    spec: UserSpec,
+    cluster: RocketMQClusterSpec,
+    username: str,
+    password: str,
+    trust: Live | None = None,
 ) -> Json:
-    """Return the Secret with all that an application needs to connect as this user."""
+    """Return the Secret with all that an application needs to connect as this user.
+
+    Args:
+        owner: the User.
+        spec: its spec.
+        cluster: the spec of its cluster.
+        username: its name in the brokers.
+        password: its password.
+        trust: the cluster's ConfigMap of authorities; None while it does not exist.
+    """
     where = owner.namespace
     service = f"{names.name_servers(spec.cluster)}.{where}.svc:{names.NAME_SERVER_PORT}"
     first = (*cluster.name_servers.external, service)[0]
@@ -74,6 +90,11 @@ def user_secret(
     }
     if cluster.proxy.mode is not ProxyMode.NONE:
         values["grpcEndpoints"] = f"{names.proxies(spec.cluster)}.{where}.svc:{names.PROXY_GRPC_PORT}"
+    authorities = ((trust or {}).get("data") or {}).get(TRUST_FILE, "")
+    if authorities and (
+        cluster.tls.clients is not ClientsTls.DISABLED or published_stage(trust, ()).has_certificates
+    ):
+        values[TRUST_FILE] = authorities
     made = child(
         owner,
         "Secret",

@@ -63,6 +63,8 @@ class MigrationRequest:
         ignored: topics and groups whose unread messages the user gives up.
         empty_slaves: whether to empty slaves without an inspection.
         credentials: Secret with a super user of the old brokers; empty if they need no signed requests.
+        trust: ConfigMap with the authorities (`ca.crt`) of the old brokers and name servers; empty for plain
+            TCP.
     """
 
     group: str
@@ -77,6 +79,7 @@ class MigrationRequest:
     ignored: tuple[str, ...] = ()
     empty_slaves: bool = False
     credentials: str = ""
+    trust: str = ""
 
 
 @dataclass(frozen=True, slots=True)

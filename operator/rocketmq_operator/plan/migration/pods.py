@@ -10,9 +10,10 @@ these are.
 
 import shlex
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from controller_core.tls.files import ENFORCING, PERMISSIVE, TRUST_FILE
+from rocketmq_operator.api.cluster import ClientsTls, RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
 from rocketmq_operator.api.names import COMPONENT_LABEL
 from rocketmq_operator.plan.common import names, parts
@@ -33,15 +34,22 @@ def survey_pod(observed: ObservedMigration, addresses: Sequence[str], *, unread:
     words = ["ha-sidecar", "survey", _OUTPUT, f"--brokers={','.join(addresses)}"]
     if unread:
         words += ["--unread", *(f"--ignore={name}" for name in observed.request.ignored)]
-    return _pod(observed, "survey", words, credentials=observed.request.credentials)
+    return _asking_pod(observed, "survey", words, _old_access(observed))
 
 
 def new_master_pod(observed: ObservedMigration, address: str) -> Json:
-    """Return the pod that asks the new master, with the credentials of its cluster if that has users."""
+    """Return the pod that asks the new master.
+
+    It has the credentials and the authorities of its cluster, if that has users, and TLS with clients.
+    """
     words = ["ha-sidecar", "survey", _OUTPUT, f"--brokers={address}"]
-    cluster = observed.request.spec.cluster
-    credentials = names.credentials_secret(cluster) if _cluster_spec(observed).has_users else ""
-    return _pod(observed, "survey", words, credentials=credentials)
+    cluster, spec = observed.request.spec.cluster, _cluster_spec(observed)
+    access = _Access(
+        names.credentials_secret(cluster) if spec.has_users else "",
+        names.trust(cluster) if spec.tls.clients is not ClientsTls.DISABLED else "",
+        ENFORCING if spec.tls.clients is ClientsTls.ENFORCING else PERMISSIVE,
+    )
+    return _asking_pod(observed, "survey", words, access)
 
 
 def permission_pod(observed: ObservedMigration, wanted: str, addresses: Sequence[str]) -> Json:
@@ -50,7 +58,7 @@ def permission_pod(observed: ObservedMigration, wanted: str, addresses: Sequence
     words = ["ha-sidecar", "permission", wanted, _OUTPUT, f"--group={request.broker_name}"]
     words += [f"--brokers={','.join(addresses)}"]
     words += [f"--name-servers={','.join(request.name_servers)}"]
-    return _pod(observed, f"permission-{wanted}", words, credentials=request.credentials)
+    return _asking_pod(observed, f"permission-{wanted}", words, _old_access(observed))
 
 
 def verify_pod(observed: ObservedMigration, member: OldMember, record: BrokerRecord) -> Json:
@@ -74,6 +82,38 @@ def adopt_pod(observed: ObservedMigration, member: OldMember, record: BrokerReco
     return _pod(observed, f"adopt-{member.pod}", words, claim=record.claim)
 
 
+class _Access(NamedTuple):
+    """How a pod asks: the Secret that signs, the ConfigMap of authorities, and the mode of TLS."""
+
+    credentials: str
+    trust: str
+    mode: str
+
+
+def _old_access(observed: ObservedMigration) -> _Access:
+    return _Access(observed.request.credentials, observed.request.trust, PERMISSIVE)
+
+
+def _asking_pod(observed: ObservedMigration, what: str, words: Sequence[str], access: _Access) -> Json:
+    """Return a pod that asks brokers."""
+    if access.credentials:
+        words = [*words, f"--credentials={names.CREDENTIALS_PATH}"]
+    if access.trust:
+        words = [*words, f"--tls={names.TLS_PATH}", f"--tls-mode={access.mode}"]
+    pod = _pod(observed, what, words)
+    if access.credentials:
+        pod["spec"] = parts.with_secret(
+            pod["spec"], "credentials", access.credentials, names.CREDENTIALS_PATH
+        )
+    if access.trust:
+        (container,) = pod["spec"]["containers"]
+        container["volumeMounts"].append({"name": "trust", "mountPath": names.TLS_PATH, "readOnly": True})
+        items = [{"key": TRUST_FILE, "path": TRUST_FILE}]
+        source = {"name": access.trust, "items": items}
+        pod["spec"]["volumes"].append({"name": "trust", "configMap": source})
+    return pod
+
+
 def _pod(
     observed: ObservedMigration,
     what: str,
@@ -81,10 +121,7 @@ def _pod(
     *,
     claim: str = "",
     read_only: bool = False,
-    credentials: str = "",
 ) -> Json:
-    if credentials:
-        words = [*words, f"--credentials={names.CREDENTIALS_PATH}"]
     mounts: list[Json] = [{"name": "scratch", "mountPath": "/tmp"}]  # noqa: S108 - an emptyDir of the pod's own
     volumes: list[Json] = [{"name": "scratch", "emptyDir": {}}]
     if claim:
@@ -107,8 +144,6 @@ def _pod(
         ],
         "volumes": volumes,
     }
-    if credentials:
-        spec = parts.with_secret(spec, "credentials", credentials, names.CREDENTIALS_PATH)
     return {
         "apiVersion": "v1",
         "kind": "Pod",

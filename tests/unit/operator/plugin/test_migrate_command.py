@@ -52,7 +52,9 @@ async def test_sets_stand_for_all_of_their_pods_and_pods_for_themselves(tmp_path
     assert (wish.broker_name, wish.old_kind) == (GROUP, OldBrokerKind.MASTER_SLAVE)
     assert wish.name_servers == ("names:9876", "others:9876")
     assert wish.credentials == ""
+    assert wish.trust == ""
     assert (await _wish(world, f"{BOTH} --credentials-secret old-admin", path)).credentials == "old-admin"
+    assert (await _wish(world, f"{BOTH} --trust-config-map old-trust", path)).trust == "old-trust"
     assert wish.manifest["metadata"] == {"name": GROUP, "namespace": NAMESPACE}
     wish = await _wish(
         world, "--path dledger --old-members statefulset/old-slave --broker-name RaftNode00", path

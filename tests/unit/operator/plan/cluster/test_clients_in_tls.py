@@ -81,6 +81,16 @@ async def test_a_new_cluster_that_asks_for_it_begins_with_tls_only() -> None:
     assert not world.kube.writes, "a settled cluster is left alone"
 
 
+@pytest.mark.parametrize("clients", ["Disabled", "Permissive", "Enforcing"])
+async def test_applications_find_the_authorities_beside_the_addresses(clients: str) -> None:
+    world = OperatorWorld(GROUP, {"tls": {"clients": clients}})
+    await world.settle()
+    found = world.get("ConfigMap", "main-bootstrap")["data"].get("ca.crt")
+    trusted = world.get("ConfigMap", "main-trust")["data"]["ca.crt"]
+    assert found == (None if clients == "Disabled" else trusted)
+    assert "PRIVATE" not in trusted
+
+
 async def test_each_pod_has_the_certificate_of_its_own_group_alone() -> None:
     world = OperatorWorld(GROUP, {"tls": {"clients": "Permissive"}})
     await world.settle()
@@ -249,6 +259,7 @@ async def test_certificates_and_their_authority_are_renewed_and_no_pod_restarts(
     for _ in range(8):
         await world.settle()
         trusted.append(_texts(world)["ca.crt"].count("BEGIN CERTIFICATE"))
+        assert world.get("ConfigMap", "main-bootstrap")["data"]["ca.crt"] == _texts(world)["ca.crt"]
         world.advance(seconds=SPREAD.total_seconds() / 2)
     assert sorted(set(trusted)) == [1, 2]
     assert trusted[-1] == 1

@@ -38,6 +38,22 @@ def condition(world: MetadataWorld, type_: str) -> tuple[str, str]:
     return world.condition(type_, "User", "alice")
 
 
+async def test_a_user_has_all_authorities_of_its_cluster_while_that_has_tls_for_clients() -> None:
+    world = users_world()
+    trust = {"kind": "ConfigMap", "metadata": {"name": "main-trust", "namespace": NAMESPACE}}
+    world.kube.put({**trust, "data": {"ca.crt": "one"}})
+    world.put("User", "alice", USER)
+    await world.one_pass("User", "alice")
+    assert "ca.crt" not in world.secret(MADE)
+    cluster = world.kube.objects["RocketMQCluster", NAMESPACE, "main"]
+    cluster["spec"] = {**cluster["spec"], "tls": {"clients": "Enforcing"}}
+    for bundle in ("one", "one and two", "two"):
+        world.kube.put({**trust, "data": {"ca.crt": bundle}})
+        await world.one_pass("User", "alice")
+        assert world.secret(MADE)["ca.crt"] == bundle
+    assert world.secret(MADE)["username"] == "alice"
+
+
 async def test_a_user_is_made_in_every_broker_that_may_become_master_with_a_secret_for_its_application() -> (
     None
 ):

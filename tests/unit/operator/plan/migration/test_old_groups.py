@@ -70,6 +70,31 @@ async def test_requests_to_signed_brokers_have_the_credentials_of_whom_they_ask(
     assert first[0].endswith("--credentials=/etc/rocketmq-credentials")
 
 
+@pytest.mark.parametrize(("clients", "mode"), [("Permissive", "permissive"), ("Enforcing", "enforcing")])
+async def test_requests_to_brokers_in_tls_have_the_authorities_of_whom_they_ask(
+    clients: str, mode: str
+) -> None:
+    world = MigrationWorld()
+    world.trust = "old-trust"
+    world.kube.objects["RocketMQCluster", NAMESPACE, "main"]["spec"] = {"tls": {"clients": clients}}
+    await _migrate(world)
+    _has_moved(world)
+    trusted = {task.split()[0]: name for task, name in world.kube.trusted.items()}
+    assert trusted == {"survey": "main-trust", "permission": "old-trust", "verify": "", "adopt": ""}
+    first, last = (
+        task for task in (next(iter(world.kube.trusted)), list(world.kube.trusted)[-1]) if "survey" in task
+    )
+    assert first.endswith("--tls=/etc/rocketmq-tls --tls-mode=permissive")
+    assert last.endswith(f"--tls=/etc/rocketmq-tls --tls-mode={mode}")
+
+
+async def test_brokers_in_plain_tcp_are_asked_without_authorities() -> None:
+    world = MigrationWorld()
+    await _migrate(world)
+    assert set(world.kube.trusted.values()) == {""}
+    assert not any("--tls" in task for task in world.kube.tasks)
+
+
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
