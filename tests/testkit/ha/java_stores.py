@@ -29,7 +29,7 @@ from testkit.processes.ports import free_port
 from testkit.processes.process import ProcessFailedError
 from testkit.products.replica import log_prefix_equal
 from testkit.rocketmq.jars import jars
-from testkit.rocketmq.load import compile_java
+from testkit.rocketmq.java_programs import compile_java
 from testkit.rocketmq.processes import java_command
 
 _PROGRAM: Final = "HaStores"

@@ -3,18 +3,11 @@
 An application's view of a failover is a Java client on its defaults: how long no send was acknowledged, and
 whether every acknowledged message can be read afterwards. `LoadClient` runs the producer, which writes a
 ledger of every send; `read_back` reads the topic with the Java consumer and compares keys with the ledger.
-
-The Java sources lie beside this module in `java/` and are compiled once for each release into the cache:
-starting from source would compile at every start, which costs three seconds of a processor.
 """
 
 import asyncio
-import hashlib
 import itertools
 import json
-import os
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,17 +16,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from testkit.processes.process import ManagedProcess, ProcessFailedError
-from testkit.rocketmq.jars import cache_directory
+from testkit.rocketmq.java_programs import compile_java, with_class_path
 from testkit.rocketmq.processes import java_command
 
-_SOURCES = Path(__file__).parents[1] / "java"
-_PROGRAMS = ("LoadClient", "ReadBack", "Access", "Consume", "Transactions")
-_SHARED = "Options"
-"""Compiled with each program."""
 _START_TIMEOUT_S = 150.0
 _STOP_TIMEOUT_S = 60.0
 _READ_TIMEOUT_S = 180.0
-_COMPILE_TIMEOUT_S = 120.0
 _NS_PER_S = 1_000_000_000
 
 ACKNOWLEDGED = "SEND_OK"
@@ -222,6 +210,8 @@ class LoadClient:
         topic: str,
         directory: Path,
         settings: LoadSettings | None = None,
+        *,
+        entering: Sequence[str] = (),
     ) -> None:
         """Describe the client; nothing runs before `start`.
 
@@ -231,8 +221,10 @@ class LoadClient:
             topic: made by the broker on the first send if it may (autoCreateTopicEnable).
             directory: receives ledger.jsonl and load.log.
             settings: None for the defaults.
+            entering: words before the command, for instance those that enter a network namespace.
         """
         self._jars = jars
+        self._entering = entering
         self._directory = directory
         self.name_server = name_server
         self.topic = topic
@@ -252,7 +244,8 @@ class LoadClient:
         command = java_command(
             self._jars, "LoadClient", *self._arguments, home=self._directory / "home", log="OFF"
         )
-        self.process.command = with_class_path([command[0], *self._jvm, *command[1:]], classes)
+        command = with_class_path([command[0], *self._jvm, *command[1:]], classes)
+        self.process.command = [*self._entering, *command]
         self._sends, self._read_bytes = [], 0
         await self.process.start()
         await self.process.wait_for_text('"started":true', _START_TIMEOUT_S)
@@ -325,11 +318,13 @@ async def read_back(
     sends: list[Send],
     directory: Path,
     user: tuple[str, str] | None = None,
+    *,
+    entering: Sequence[str] = (),
 ) -> ReadBackResult:
     """Read the whole topic with the Java consumer and compare it with a ledger's sends.
 
     Call it when no load runs: messages sent while it reads are beyond the end it
-    looked up and would count as lost.
+    looked up and would count as lost. `entering` are words before the command, as of `LoadClient`.
 
     Raises:
         ProcessFailedError: the consumer could not read every queue to its end.
@@ -343,56 +338,13 @@ async def read_back(
         home=directory / "home",
         log="OFF",
     )
-    command = with_class_path(command, await compile_java(jars))
+    command = [*entering, *with_class_path(command, await compile_java(jars))]
     process = ManagedProcess("read back", command, directory / "read_back.log")
     async with process:
         status = await process.wait(_READ_TIMEOUT_S)
     if status != 0:
         raise ProcessFailedError(f"read back ended with {status}:\n{process.tail()}")
     return compare(sends, [line["key"] for line in json_lines(keys_path)])
-
-
-async def compile_java(jars: Path, programs: Sequence[str] = _PROGRAMS) -> Path:
-    """Compile Java programs of `java/` against one release, once, and return the folder with their classes.
-
-    Raises:
-        ProcessFailedError: javac is missing or refuses the sources.
-    """
-    sources = [_SOURCES / f"{program}.java" for program in (*programs, _SHARED)]
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
-    target = cache_directory().parent / "classes" / f"{jars.name}-{digest}"
-    if target.is_dir():
-        return target
-    javac = shutil.which("javac")
-    if javac is None:
-        raise ProcessFailedError("javac is not installed: 'apt-get install openjdk-17-jdk-headless'")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(dir=target.parent))
-    process = await asyncio.create_subprocess_exec(
-        *(javac, "-nowarn", "-d", str(scratch), "-cp", f"{jars}/*", *map(str, sources)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    printed, _ = await asyncio.wait_for(process.communicate(), _COMPILE_TIMEOUT_S)
-    if process.returncode != 0:
-        shutil.rmtree(scratch)
-        raise ProcessFailedError(f"javac refuses {', '.join(programs)}:\n{printed.decode(errors='replace')}")
-    _publish(scratch, target)
-    return target
-
-
-def _publish(scratch: Path, target: Path) -> None:
-    try:
-        scratch.rename(target)
-    except OSError:
-        # Another test process was first; its classes come from the same sources.
-        shutil.rmtree(scratch)
-
-
-def with_class_path(command: list[str], classes: Path) -> list[str]:
-    """Return a `java_command` that finds these classes before those of its jars."""
-    place = command.index("-cp") + 1
-    return [*command[:place], f"{classes}{os.pathsep}{command[place]}", *command[place + 1 :]]
 
 
 def json_lines(path: Path) -> Iterator[dict[str, Any]]:

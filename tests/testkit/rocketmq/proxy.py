@@ -17,7 +17,8 @@ from rocketmq_operator.plan.common.proxy_config import proxy_conf
 from testkit.processes.ports import free_ports
 from testkit.processes.process import ManagedProcess, ProcessFailedError
 from testkit.rocketmq.jars import client_jars
-from testkit.rocketmq.load import compile_java, signing_options, with_class_path
+from testkit.rocketmq.java_programs import compile_java, with_class_path
+from testkit.rocketmq.load import signing_options
 from testkit.rocketmq.processes import PROXY_CLASS, java_command
 
 PROGRAM: Final = "GrpcClient"

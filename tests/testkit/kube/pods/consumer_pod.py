@@ -12,7 +12,7 @@ from testkit.kube.kubectl import Cluster, Json, KubeError, until
 from testkit.kube.pods.client_pod import CLASSES, CONTAINER, DATA, JAVA, client_objects
 from testkit.rocketmq.consumption import Received, TransactionMark, open_transactions
 from testkit.rocketmq.jars import jars
-from testkit.rocketmq.load import compile_java
+from testkit.rocketmq.java_programs import compile_java
 
 _JAVA: Final = f'{JAVA} -Drocketmq.client.logUseSlf4j=true -cp {CLASSES}:"$ROCKETMQ_HOME/lib/*"'
 _RECEIVES_WITHIN_S: Final = 120.0

@@ -9,7 +9,7 @@ from typing import Final
 from testkit.kube.kubectl import Cluster
 from testkit.kube.pods.client_pod import CLASSES, CONTAINER, DATA, JAVA, client_objects
 from testkit.rocketmq.jars import client_jars
-from testkit.rocketmq.load import compile_java
+from testkit.rocketmq.java_programs import compile_java
 from testkit.rocketmq.proxy import PROGRAM
 
 _READY_TIMEOUT_S: Final = 120

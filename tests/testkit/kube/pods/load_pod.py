@@ -15,13 +15,13 @@ from testkit.kube.group import BROKER_CONTAINER
 from testkit.kube.kubectl import Cluster, Json, KubeError, until
 from testkit.kube.pods.client_pod import CLASSES, CONTAINER, DATA, JAVA, client_objects
 from testkit.rocketmq.jars import jars
+from testkit.rocketmq.java_programs import compile_java
 from testkit.rocketmq.load import (
     LoadSettings,
     LoadStats,
     ReadBackResult,
     Send,
     compare,
-    compile_java,
     read_ledger,
     signing_options,
     summarise,
