@@ -7,18 +7,23 @@ notice, of whom one receives transactions that are committed all the time. Freez
 need a cluster whose nodes can be harmed (RMQHA_KUBE_STACK). PLAIN_RUNS=3 measures plain RocketMQ with
 its own controller beside, afterwards on the same cluster, with the same clients, load and CPU.
 
+CLIENT="inside outside" measures a client outside any pod beside the one in a pod, in the same runs. It runs
+in a network namespace of this machine that is not a node, and uses a listener of node ports. The listener's
+address leads to a node that is not harmed. It needs a cluster whose nodes are on this machine.
+
 PLACEMENTS="controllers dns" freezes and cuts the master's node with each of these parts on it, beside
 the nodes as they are. OUT names the file that gets a line of JSON for each run.
 """
 
 import argparse
 import asyncio
-import functools
+import contextlib
 import json
 import os
 import signal
 import statistics
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -27,17 +32,21 @@ from pathlib import Path
 from testkit.kube import plain
 from testkit.kube.faulting import (
     AGAIN,
+    CLIENTS,
     CUT,
     FAULTS,
     FREEZE,
+    INSIDE,
+    OUTSIDE,
     ROLL,
     THREADS,
     FaultCost,
-    measured,
+    measured_by_clients,
     measured_plain,
 )
 from testkit.kube.group import KubeGroup
 from testkit.kube.kubectl import Cluster, KubeError
+from testkit.kube.outside.listening import OutsideClients, outside_clients
 from testkit.kube.placement import PLACEMENTS
 from testkit.kube.release import NAMESPACE, ROCKETMQ_IMAGE, install, remove
 from testkit.kube.stack import tool
@@ -51,8 +60,8 @@ _PHASE_COLUMNS = (
 )
 
 
-Measure = Callable[[int], Awaitable[FaultCost]]
-"""One run of one fault, by the number of the run."""
+Measure = Callable[[int], Awaitable[tuple[FaultCost, ...]]]
+"""One run of one fault, by the number of the run; the cost to each client."""
 
 
 class Records:
@@ -85,20 +94,30 @@ async def ours(
     installed = NAMESPACE not in {one["metadata"]["name"] for one in await cluster.find("namespaces")}
     group = (await install(cluster)).group if installed else KubeGroup(cluster, "orders")
 
-    def one(fault: str, placement: str) -> Measure:
+    def one(fault: str, placement: str, outside: OutsideClients | None) -> Measure:
         image, name_server = arguments.client_image, "main-nameserver:9876"
-        threads = arguments.threads
-        return lambda number: measured(
-            group, image, name_server, fault, number, placement=placement, threads=threads
+        return lambda number: measured_by_clients(
+            *(group, image, name_server, fault, number),
+            placement=placement,
+            threads=arguments.threads,
+            outside=outside,
+            is_inside=INSIDE in arguments.clients,
         )
 
-    cases = {fault: one(fault, "") for fault in faults}
-    for placement in arguments.placements:
-        cases |= {
-            f"{fault} with {placement}": one(fault, placement) for fault in faults if fault in {FREEZE, CUT}
-        }
     try:
-        return await _all(cases, arguments.runs, records)
+        async with contextlib.AsyncExitStack() as stack:
+            outside = None
+            if OUTSIDE in arguments.clients:
+                scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                outside = await stack.enter_async_context(outside_clients(cluster, scratch))
+            cases = {fault: one(fault, "", outside) for fault in faults}
+            for placement in arguments.placements:
+                cases |= {
+                    f"{fault} with {placement}": one(fault, placement, outside)
+                    for fault in faults
+                    if fault in {FREEZE, CUT}
+                }
+            return await _all(cases, arguments.runs, records)
     finally:
         if installed and not arguments.keep:
             await remove(cluster)
@@ -113,14 +132,17 @@ async def beside(
         await group.install()
         # There a second kill costs what the first did, because no operator lends addresses or
         # replaces brokers one by one.
-        cases: dict[str, Measure] = {
-            fault: functools.partial(measured_plain, group, ROCKETMQ_IMAGE, fault)
-            for fault in faults
-            if fault not in {AGAIN, ROLL}
-        }
+        cases = {fault: _plain(group, fault) for fault in faults if fault not in {AGAIN, ROLL}}
         return await _all(cases, arguments.plain_runs, records)
     finally:
         await group.remove()
+
+
+def _plain(group: plain.PlainGroup, fault: str) -> Measure:
+    async def one(number: int) -> tuple[FaultCost, ...]:
+        return (await measured_plain(group, ROCKETMQ_IMAGE, fault, number),)
+
+    return one
 
 
 async def _all(cases: dict[str, Measure], runs: int, records: Records) -> tuple[list[FaultCost], int]:
@@ -129,16 +151,17 @@ async def _all(cases: dict[str, Measure], runs: int, records: Records) -> tuple[
     for number in range(runs):
         for name, measure in cases.items():
             try:
-                cost = await measure(number)
+                found = await measure(number)
             except KubeError as error:
                 problems += 1
                 _say(f"{name} {number}: {str(error)[-500:]}")
                 continue
-            costs.append(cost)
-            records.add(cost)
-            _say(_line(cost))
-            for problem in cost.problems[:PROBLEMS_SHOWN_MAX]:
-                _say(f"  failed: {problem}")
+            costs += found
+            for cost in found:
+                records.add(cost)
+                _say(_line(cost))
+                for problem in cost.problems[:PROBLEMS_SHOWN_MAX]:
+                    _say(f"  failed: {problem}")
     return costs, problems
 
 
@@ -170,7 +193,7 @@ def _line(cost: FaultCost) -> str:
     )
     with_it = f"; lost with {', '.join(cost.lost_with)}" if cost.lost_with else ""
     return (
-        f"{cost.fault}: gap {cost.gap_ms:.0f} ms, failed {cost.failed}, "
+        f"{_name(cost)}: gap {cost.gap_ms:.0f} ms, failed {cost.failed}, "
         f"acknowledged {cost.acknowledged}, lost {cost.lost}; ms after the fault: {phases}{noticed}{with_it}"
     )
 
@@ -229,12 +252,16 @@ def _head(names: Sequence[str]) -> list[str]:
 
 
 def _by_fault(costs: list[FaultCost]) -> list[tuple[str, list[FaultCost]]]:
-    """Return the costs of each fault and placement."""
+    """Return the costs of each fault, placement and client."""
     found: dict[str, list[FaultCost]] = {}
     for cost in costs:
-        name = f"{cost.fault} with {cost.placement}" if cost.placement else cost.fault
-        found.setdefault(name, []).append(cost)
+        found.setdefault(_name(cost), []).append(cost)
     return list(found.items())
+
+
+def _name(cost: FaultCost) -> str:
+    name = f"{cost.fault} with {cost.placement}" if cost.placement else cost.fault
+    return name if cost.client == INSIDE else f"{name}, {cost.client}"
 
 
 def _say(text: str) -> None:
@@ -273,6 +300,13 @@ def parser() -> argparse.ArgumentParser:
         type=int,
         default=THREADS,
         help=f"of our producer, each waiting for its answer (default: {THREADS})",
+    )
+    made.add_argument(
+        "--clients",
+        nargs="+",
+        choices=CLIENTS,
+        default=[INSIDE],
+        help=f"where the producers run, several in the same runs (default: {INSIDE})",
     )
     made.add_argument(
         "--client-image",

@@ -9,19 +9,21 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol
 
-from testkit.kube.group import GroupView, KubeGroup
-from testkit.kube.kubectl import Cluster, Json, KubeError, program
+from testkit.kube.failover.phases import EndpointWatch, held_phases, ms, phases_of
+from testkit.kube.group import KubeGroup
+from testkit.kube.kubectl import Cluster
+from testkit.kube.outside.listening import OutsideClients
 from testkit.kube.placement import lost_with, nodes_of_pods, place
 from testkit.kube.plain import NAME_SERVER, PlainGroup
 from testkit.kube.pods.consumer_pod import ConsumerPod
 from testkit.kube.pods.load_pod import LoadPod
 from testkit.kube.stack import harmed, kill_java_of, tool, without_provisioner
 from testkit.rocketmq.consumption import ConsumerCost, Received, consumer_cost
-from testkit.rocketmq.load import LoadSettings, Send, summarise
+from testkit.rocketmq.load import LoadSettings, LoadStats, ReadBackResult, Send
 
 KILL: Final = "kill"
 DELETE: Final = "delete"
@@ -33,6 +35,11 @@ address still leads to it."""
 ROLL: Final = "roll"
 """No fault: a setting is changed, for which every broker is replaced, the master last."""
 FAULTS: Final = (KILL, DELETE, FREEZE, CUT, AGAIN, ROLL)
+INSIDE: Final = "inside"
+"""A client in a pod."""
+OUTSIDE: Final = "outside"
+"""A client outside any pod, which uses a listener of node ports."""
+CLIENTS: Final = (INSIDE, OUTSIDE)
 NODE_FAULT_S: Final = 12.0
 """How long a node stays harmed: longer than any failover, shorter than an eviction."""
 PLAIN_NODE_FAULT_S: Final = 30.0
@@ -45,8 +52,6 @@ AFTER_S: Final = 8.0
 RATE: Final = 200
 THREADS: Final = 4
 _THREADS_KEY: Final = "sendMessageThreadPoolNums"
-_CONTROLLER_PORT: Final = 9880
-_COMPANION_PORT: Final = 9882
 _NS_PER_S: Final = 1_000_000_000
 
 
@@ -66,6 +71,7 @@ class FaultCost:
         consumers: what the push consumers of the topic noticed.
         placement: the part that was brought to the master's node; empty for none.
         lost_with: other parts that ran on the master's node when a node was harmed.
+        client: one of `CLIENTS`.
     """
 
     fault: str
@@ -78,45 +84,32 @@ class FaultCost:
     consumers: ConsumerCost | None = None
     placement: str = ""
     lost_with: tuple[str, ...] = ()
+    client: str = INSIDE
 
 
-class EndpointWatch:
-    """Notes when a member's address was given to another."""
+class ProducerLoad(Protocol):
+    """A producer whose ledger can be read, wherever it runs."""
 
-    def __init__(self, cluster: Cluster, member: str) -> None:
-        """Take whose address is watched."""
-        self._cluster: Final = cluster
-        self._member: Final = member
-        self.moved_ns: int | None = None
+    async def sends(self) -> list[Send]:
+        """Return what the ledger holds now."""
+        ...
 
-    @contextlib.asynccontextmanager
-    async def watching(self) -> AsyncIterator[None]:
-        """Watch for as long as the context lasts."""
-        process = await asyncio.create_subprocess_exec(
-            *(program("kubectl") or "kubectl", f"--kubeconfig={self._cluster.kubeconfig}"),
-            *(f"--namespace={self._cluster.namespace}", "get", "endpointslice", self._member, "--watch"),
-            *("-o", r'jsonpath={.metadata.labels.rocketmq-ha\.dev/served-by}{"\n"}'),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        task = asyncio.create_task(self._read(process))
-        try:
-            yield
-        finally:
-            process.terminate()
-            await process.wait()
-            await task
+    async def stop(self) -> LoadStats:
+        """End it in good order and return its numbers."""
+        ...
 
-    async def _read(self, process: asyncio.subprocess.Process) -> None:
-        if process.stdout is None:
-            raise KubeError("kubectl has no output")
-        async for line in process.stdout:
-            server = line.decode().strip()
-            if server and server != self._member and self.moved_ns is None:
-                self.moved_ns = time.time_ns()
+    async def read_back(self) -> ReadBackResult:
+        """Read the whole topic and compare it with the ledger."""
+        ...
 
 
-async def measured(
+async def measured(group: KubeGroup, image: str, name_server: str, fault: str, number: int) -> FaultCost:
+    """Do one fault to a whole group under the load of a client inside, as `measured_by_clients` does."""
+    (cost,) = await measured_by_clients(group, image, name_server, fault, number)
+    return cost
+
+
+async def measured_by_clients(
     group: KubeGroup,
     image: str,
     name_server: str,
@@ -125,17 +118,23 @@ async def measured(
     *,
     placement: str = "",
     threads: int = THREADS,
-) -> FaultCost:
+    outside: OutsideClients | None = None,
+    is_inside: bool = True,
+) -> tuple[FaultCost, ...]:
     """Do one fault to a whole group, addressed with its members, and wait until it is whole again.
+
+    Return the cost to each client, inside first.
 
     Args:
         group: the group.
-        image: of the clients.
-        name_server: for the clients.
+        image: of the clients in pods.
+        name_server: for the clients in pods.
         fault: one of `FAULTS`.
         number: of the run, for the names of its pods and topic.
         placement: the part that runs on the master's node; empty for any.
-        threads: of the producer, each waiting for its answer.
+        threads: of each producer, each waiting for its answer.
+        outside: where a client outside runs; None without one.
+        is_inside: whether clients run in pods.
 
     Raises:
         KubeError: the group, the load or the fault failed, or the placement is not possible.
@@ -144,44 +143,72 @@ async def measured(
         await group.until_fresh()
     before = await place(group, placement) if placement else await group.until_at_home()
     nodes = await nodes_of_pods(group.cluster)
-    # The clients' node is not harmed: that of the log replica, unless the master was placed there.
-    free = sorted(set(nodes.values()) - {nodes[before.master]})
-    elsewhere = nodes.get(f"{group.name}-log-0", "")
-    elsewhere = elsewhere if elsewhere in free else next(iter(free), nodes[before.master])
+    elsewhere = unharmed_node(nodes, before.master, f"{group.name}-log-0")
     first = before
     beside = await lost_with(group, before.master) if fault in {FREEZE, CUT} else ()
     name = f"load-{fault}-{number}"
-    async with _client(group.cluster, image, name_server, name, elsewhere, threads) as clients:
+    async with contextlib.AsyncExitStack() as stack:
+        clients: dict[str, _Clients] = {}
+        if is_inside:
+            inside = _client(group.cluster, image, name_server, name, elsewhere, threads)
+            clients[INSIDE] = await stack.enter_async_context(inside)
+        if outside is not None:
+            clients[OUTSIDE] = await stack.enter_async_context(_outside(outside, name, elsewhere, threads))
         if fault == AGAIN:
             await asyncio.sleep(BEFORE_S)
             first, before = await group.succeeded(before)
-        harmed_node = nodes[before.master]
         watch = EndpointWatch(group.cluster, before.master)
         async with watch.watching(), without_provisioner():
             await asyncio.sleep(BEFORE_S)
-            fault_ns = await inject(group, before.master, fault, harmed_node, NODE_FAULT_S)
+            fault_ns = await inject(group, before.master, fault, nodes[before.master], NODE_FAULT_S)
             # Send no requests now: on a small machine they would distort the measurement.
             await asyncio.sleep(AFTER_S)
             if fault == ROLL:
                 await group.until_epoch_above(before.epoch, ROLLED_WITHIN_S)
                 await asyncio.sleep(AFTER_S)
             after = await group.until_epoch_above(before.epoch)
-        held = await _held(group, before, fault_ns)
+        held = await held_phases(group, before, fault_ns)
         if fault in {KILL, AGAIN}:
             await _renew(group.cluster, before.master)
-        cost, sends = await _account(clients, fault, group.until_whole, fault_ns)
+        found = await _accounts(clients, fault, group.until_whole, fault_ns)
     if fault == AGAIN:
         await _renew(group.cluster, first.master)
-    phases = await _phases(group, after, sends, fault_ns) | held
     if watch.moved_ns is not None:
-        phases["endpoint"] = _ms(watch.moved_ns - fault_ns)
-    problems = tuple(
-        f"{_ms(send.start_ns - fault_ns):.0f} to {_ms(send.end_ns - fault_ns):.0f} ms: "
+        held["endpoint"] = ms(watch.moved_ns - fault_ns)
+    return tuple(
+        [
+            replace(
+                cost,
+                phases_ms=await phases_of(group, after, sends, fault_ns) | held,
+                problems=_problems(sends, fault_ns),
+                placement=placement,
+                lost_with=beside,
+            )
+            for cost, sends in found
+        ]
+    )
+
+
+def unharmed_node(nodes: dict[str, str], master: str, log_replica: str) -> str:
+    """Return the clients' node: that of the log replica, unless the master is there.
+
+    Args:
+        nodes: of each pod.
+        master: its pod.
+        log_replica: its pod.
+    """
+    free = sorted(set(nodes.values()) - {nodes[master]})
+    wanted = nodes.get(log_replica, "")
+    return wanted if wanted in free else next(iter(free), nodes[master])
+
+
+def _problems(sends: list[Send], fault_ns: int) -> tuple[str, ...]:
+    return tuple(
+        f"{ms(send.start_ns - fault_ns):.0f} to {ms(send.end_ns - fault_ns):.0f} ms: "
         f"{send.status} {send.problem}"
         for send in sends
         if not send.acknowledged
     )
-    return replace(cost, phases_ms=phases, problems=problems, placement=placement, lost_with=beside)
 
 
 async def measured_plain(group: PlainGroup, image: str, fault: str, number: int) -> FaultCost:
@@ -202,7 +229,8 @@ async def measured_plain(group: PlainGroup, image: str, fault: str, number: int)
         await asyncio.sleep(PLAIN_AFTER_S)
         if fault == KILL:
             await _renew(group.cluster, before.master)
-        cost, _ = await _account(clients, f"{fault}, plain", group.until_whole, fault_ns)
+        named = f"{fault}, plain"
+        ((cost, _),) = await _accounts({INSIDE: clients}, named, group.until_whole, fault_ns)
     return cost
 
 
@@ -213,10 +241,18 @@ async def _renew(cluster: Cluster, pod: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Clients:
-    """The producer and the consumers of one topic."""
+    """The producer and the consumers of one topic; None without consumers."""
 
-    load: LoadPod
-    consumers: ConsumerPod
+    load: ProducerLoad
+    consumers: ConsumerPod | None
+
+
+@contextlib.asynccontextmanager
+async def _outside(outside: OutsideClients, name: str, node: str, threads: int) -> AsyncIterator[_Clients]:
+    """Run the load outside, on a topic of its own, led to a node."""
+    outside.lead_to(node)
+    async with outside.load(f"{name}-outside", LoadSettings(threads=threads, rate=RATE)) as load:
+        yield _Clients(load, None)
 
 
 @contextlib.asynccontextmanager
@@ -237,25 +273,38 @@ async def _client(
         await consumers.remove()
 
 
-async def _account(
-    clients: _Clients, fault: str, until_whole: Callable[[], Awaitable[object]], fault_ns: int
-) -> tuple[FaultCost, list[Send]]:
-    """End the load, read back from the whole group, return the cost without phases, and all sends."""
+async def _accounts(
+    clients: Mapping[str, _Clients], fault: str, until_whole: Callable[[], Awaitable[object]], fault_ns: int
+) -> list[tuple[FaultCost, list[Send]]]:
+    """End all producers, then read back; return the cost to each client without phases, and its sends."""
     stopped_ns = time.time_ns()
-    stats = await clients.load.stop()
+    stats = {client: await one.load.stop() for client, one in clients.items()}
+    found = []
+    for client, one in clients.items():
+        cost, sends = await _account(one, stats[client], fault, until_whole, fault_ns, stopped_ns)
+        found.append((replace(cost, client=client), sends))
+    return found
+
+
+async def _account(
+    clients: _Clients,
+    stats: LoadStats,
+    fault: str,
+    until_whole: Callable[[], Awaitable[object]],
+    fault_ns: int,
+    stopped_ns: int,
+) -> tuple[FaultCost, list[Send]]:
+    """Read back from the whole group, return the cost without phases, and all sends of an ended load."""
     sends = await clients.load.sends()
     await until_whole()
     read = await clients.load.read_back()
-    transactions = await clients.consumers.transactions_until(stopped_ns)
-    received: list[Received] = await clients.consumers.received()
-    cost = FaultCost(
-        fault,
-        stats.longest_gap_s * 1_000,
-        stats.failed,
-        stats.acknowledged,
-        len(read.lost),
-        consumers=consumer_cost(sends, received, fault_ns - round(BEFORE_S * _NS_PER_S), transactions),
-    )
+    noticed = None
+    if clients.consumers is not None:
+        transactions = await clients.consumers.transactions_until(stopped_ns)
+        received: list[Received] = await clients.consumers.received()
+        noticed = consumer_cost(sends, received, fault_ns - round(BEFORE_S * _NS_PER_S), transactions)
+    gap_ms = stats.longest_gap_s * 1_000
+    cost = FaultCost(fault, gap_ms, stats.failed, stats.acknowledged, len(read.lost), consumers=noticed)
     return cost, sends
 
 
@@ -284,65 +333,3 @@ async def _change(group: KubeGroup) -> None:
     threads = "7" if config.get(_THREADS_KEY) == "6" else "6"
     patch = json.dumps({"spec": {"config": {_THREADS_KEY: threads}}})
     await group.cluster.kubectl("patch", "brokergroup", group.name, "--type=merge", f"--patch={patch}")
-
-
-async def _phases(group: KubeGroup, after: GroupView, sends: list[Send], fault_ns: int) -> dict[str, float]:
-    """Return the moments of a failover in milliseconds after the fault."""
-    events = [event for event in await events_of(group) if event.get("epoch") == after.epoch]
-    first: dict[str, int] = {}
-    for event in events:
-        first.setdefault(str(event["kind"]), int(event["ts_ns"]))
-        if event["kind"] == "SyncStateSetChanged" and "," in str(
-            event["attrs"].get("sync_state_set_after", "")
-        ):
-            first.setdefault("two copies", int(event["ts_ns"]))
-        if event["kind"] == "MasterElected" and event["attrs"].get("suspected_ns"):
-            first.setdefault("suspected", int(event["attrs"]["suspected_ns"]))
-    kept = any(
-        "," in event["attrs"].get("sync_state_set_after", "")
-        for event in events
-        if event["kind"] == "MasterElected"
-    )
-    if kept and "RoleTaken" in first:
-        first["two copies"] = first["RoleTaken"]
-    acknowledged = [send.end_ns for send in sends if send.acknowledged and send.start_ns > fault_ns]
-    gap_start_ns = summarise(sends).gap_start_ns
-    moments = {
-        "suspected": first.get("suspected"),
-        "elected": first.get("MasterElected"),
-        "role taken": first.get("RoleTaken"),
-        "two copies": first.get("two copies"),
-        "first ack": min((end for end in acknowledged if gap_start_ns and end > gap_start_ns), default=None),
-    }
-    return {name: _ms(at - fault_ns) for name, at in moments.items() if at is not None}
-
-
-async def _held(group: KubeGroup, before: GroupView, fault_ns: int) -> dict[str, float]:
-    """Return when the dead master's companion held clients and let them go; empty for a replaced pod."""
-    try:
-        events = await events_at(group, f"{before.master}:{_COMPANION_PORT}")
-    except KubeError:
-        return {}
-    phases = {"ClientsHeld": "held", "ClientsReleased": "released"}
-    return {
-        phases[event["kind"]]: _ms(int(event["ts_ns"]) - fault_ns)
-        for event in events
-        if event["kind"] in phases and event["epoch"] == before.epoch and int(event["ts_ns"]) > fault_ns
-    }
-
-
-async def events_of(group: KubeGroup) -> list[Json]:
-    """Return the controllers' events of a group, asked through the API server."""
-    return await events_at(group, f"main-controller-0:{_CONTROLLER_PORT}")
-
-
-async def events_at(group: KubeGroup, place: str) -> list[Json]:
-    """Return the events of a group that a pod tells at its port, asked through the API server."""
-    path = f"/api/v1/namespaces/{group.cluster.namespace}/pods/{place}/proxy/v1/events?after=0&follow=false"
-    lines = (await group.cluster.kubectl("get", "--raw", path)).splitlines()
-    events = [json.loads(line) for line in lines if line.strip()]
-    return [event for event in events if event.get("group") == group.name]
-
-
-def _ms(nanoseconds: int) -> float:
-    return nanoseconds / 1e6

@@ -9,27 +9,34 @@ import contextlib
 import itertools
 from collections.abc import Sequence
 
-from testkit.processes.ports import free_port
+from testkit.processes.ports import LOOPBACK, free_port
 
 _CHUNK_BYTES = 65_536
 _PIECE_PAUSE_S = 0.001
 
 
 class Relay:
-    """Listens on a free port of loopback and passes on to `target`, host:port.
+    """Listens on a free port and passes on to `target`, host:port.
 
     Attributes:
         address: its own, host:port.
         accepted: connections so far.
     """
 
-    def __init__(self, target: str, pieces: Sequence[int] = ()) -> None:
-        """Describe it; with `pieces` it passes bytes on in parts of these lengths (bytes), repeated."""
+    def __init__(self, target: str, pieces: Sequence[int] = (), host: str = LOOPBACK) -> None:
+        """Describe it.
+
+        Args:
+            target: host:port.
+            pieces: it passes bytes on in parts of these lengths (bytes), repeated; whole if empty.
+            host: where it listens.
+        """
         self.accepted = 0
         self._pieces = pieces
         self._target = target
         self._port = free_port()
-        self.address = f"127.0.0.1:{self._port}"
+        self._host = host
+        self.address = f"{host}:{self._port}"
         self._open = asyncio.Event()
         self._open.set()
         self._server: asyncio.Server | None = None
@@ -37,7 +44,7 @@ class Relay:
 
     async def start(self) -> None:
         """Listen."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+        self._server = await asyncio.start_server(self._serve, self._host, self._port)
 
     def hold(self) -> None:
         """Pass nothing on any more."""

@@ -1,0 +1,1 @@
+"""What a failover on the cluster is made of, as watched from outside."""

@@ -1,0 +1,1 @@
+"""Clients outside the pods of the cluster: their listener, their load, and load balancers for them."""
