@@ -1,13 +1,13 @@
 """Forward each change that a reflection receives.
 
-The receivers are the fast takeover, the work queue and the followers of controllers.
+The receivers are the fast takeover, the work queue, the followers of controllers and the metrics.
 
     kind                                    receiver, and what it does
     RocketMQCluster                         `ClusterListener` follows its controllers; a pass over it, and
                                             over the cluster whose controllers it uses
     BrokerGroup, SLOReport, Topic,
       ConsumerGroup, User                   a pass over it, if its spec or a request changed; the takeover
-                                            forgets a deleted group
+                                            forgets a deleted group; the metrics note a hibernated group
     Pod with a group label                  the takeover, then a pass over its group
     Job with a report label                 a pass over its SLOReport
     Service of a group                      a pass over its group, and over its cluster
@@ -19,7 +19,7 @@ queue and no delay stands between a pod's event and the takeover. The work queue
 needed. The regular pass finds changes that a watch missed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -52,6 +52,14 @@ class ClusterListener(Protocol):
         ...
 
 
+GroupListener = Callable[[Mapping[str, Any], bool], None]
+"""Called with each BrokerGroup that appears or changes, and whether it is gone."""
+
+
+def _ignore_group(_body: Mapping[str, Any], _gone: bool) -> None:
+    return
+
+
 @dataclass(frozen=True, slots=True)
 class ChangeReceivers:
     """The receivers of watch events."""
@@ -59,6 +67,7 @@ class ChangeReceivers:
     work: PassScheduler
     takeover: Takeover
     on_cluster: ClusterListener
+    on_group: GroupListener = _ignore_group
 
 
 LastWakeUps = dict[ResourceName, tuple[str, int, str, bool]]
@@ -101,8 +110,10 @@ class ChangeRouter:
             clusters = self._receivers.on_cluster
             clusters.cluster_gone(*cluster) if gone else clusters.cluster_exists(*cluster, body)
             self._wake_provider(body)
-        if resource.kind == GROUP_KIND.kind and gone:
-            self._receivers.takeover.forget(*cluster)
+        if resource.kind == GROUP_KIND.kind:
+            self._receivers.on_group(body, gone)
+            if gone:
+                self._receivers.takeover.forget(*cluster)
         metadata = body["metadata"]
         requested_switchover = (metadata.get("annotations") or {}).get(SWITCHOVER_ANNOTATION, "")
         deleting = "deletionTimestamp" in metadata

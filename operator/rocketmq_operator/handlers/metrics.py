@@ -1,8 +1,8 @@
 """The operator's own metrics, and where they and its health are served."""
 
 import contextlib
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -47,6 +47,12 @@ class OperatorMetrics:
             ["namespace", "cluster"],
             registry=self.registry,
         )
+        self.group_hibernated: Final = Gauge(
+            "rmqha_operator_group_hibernated",
+            "1 for each group whose spec.hibernated is true",
+            ["namespace", "group"],
+            registry=self.registry,
+        )
         gauge = Gauge("rmqha_operator_leading", "1 while this operator acts", registry=self.registry)
         gauge.set_function(lambda: float(leading()))
 
@@ -58,6 +64,15 @@ class OperatorMetrics:
             return
         with contextlib.suppress(KeyError):
             self.certificate_end.remove(namespace, cluster)
+
+    def note_group(self, body: Mapping[str, Any], gone: bool) -> None:
+        """Take over whether a BrokerGroup hibernates; forget one that does not, or is gone."""
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+        if not gone and body.get("spec", {}).get("hibernated"):
+            self.group_hibernated.labels(namespace=namespace, group=name).set(1)
+            return
+        with contextlib.suppress(KeyError):
+            self.group_hibernated.remove(namespace, name)
 
     def text(self) -> bytes:
         """Return all in Prometheus' text format."""

@@ -151,7 +151,8 @@ class Operator:
         )
         self._trust: Final = ControllersTrust(dial_in_tls)
         self.following: Final = ControllerFollowers(self.takeover, session, self._trust)
-        changes = ChangeRouter(ChangeReceivers(self.work, self.takeover, self.following))
+        receivers = ChangeReceivers(self.work, self.takeover, self.following, self.metrics.note_group)
+        changes = ChangeRouter(receivers)
         self.reflections: Final = Reflections(
             kube, stream, options.namespaces, time.monotonic, on_change=changes.route
         )

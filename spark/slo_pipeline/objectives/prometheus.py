@@ -15,6 +15,9 @@ compares samples. Our processes show every kind at 0 from their start; older ver
 that was absent when the window began counts with its whole value, unless good series of the same process lack
 an earlier sample too: then the process itself is new to Prometheus, and when it counted is unknown.
 
+No alert fires for a group that hibernates. After it woke up, each alert waits until its short window has no
+time of the sleep.
+
 Source: metric names of docs/reference; Site Reliability Workbook, "Alerting on SLOs", multiwindow,
 multi-burn-rate alerts.
 """
@@ -30,6 +33,8 @@ LEADER: Final = f"on (instance) group_left () (rmqha_controller_role == {LEADER_
 COUNTING_INTERVAL_S: Final = 30
 CONTROLLERS_KNOWN_FOR: Final = "1d"
 """For so long after their last scrape, controllers that do not answer count as not leading."""
+HIBERNATED: Final = "rmqha_operator_group_hibernated"
+"""1 for each group whose spec.hibernated is true; other groups have no such series."""
 NOW: Final = "slo:sli_error:now"
 Rule = dict[str, Any]
 
@@ -200,7 +205,11 @@ def _burns(slo: Slo, alert: BurnAlert) -> str:
     def above(window: str) -> str:
         return f"{error_ratio(slo, window)} > {alert.threshold * slo.allowed:.12g}"
 
-    return f"({above(alert.lookbackWindow)} and {above(alert.shortWindow)})"
+    burns = f"{above(alert.lookbackWindow)} and {above(alert.shortWindow)}"
+    if slo.indicator == "controller_leader":
+        return f"({burns})"
+    asleep = f"max by (group) (max_over_time({HIBERNATED}[{alert.shortWindow}]))"
+    return f"({burns} unless on (group) {asleep})"
 
 
 def _camel(name: str) -> str:

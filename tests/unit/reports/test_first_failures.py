@@ -17,6 +17,7 @@ AT = "14m"
 SCRAPES_BEFORE = 20
 SENDS = 'rmqha_canary_send_total{group="orders",instance="c",result="'
 READS = 'rmqha_canary_read_total{group="orders",instance="c",result="'
+HIBERNATED = 'rmqha_operator_group_hibernated{exported_namespace="shop",group="orders"}'
 ELECTIONS = 'rmqha_elections_total{cluster="c",group="orders",instance="l",result="'
 OK_SENDS = "0+600x20 12000 12300+600x20"
 """20 sends per second, scraped every 30 s; none succeeds for 45 s from minute 10 on."""
@@ -116,6 +117,52 @@ HISTORIES = [
         "no sends",
         {f'{SENDS}ok"}}': "9000x40", f'{SENDS}timeout"}}': "5x40"},
         pages=None,
+    ),
+    _history(
+        "a group that hibernates",
+        {
+            f'{SENDS}ok"}}': OK_SENDS,
+            f'{SENDS}timeout"}}': "0x19 600 900x20",
+            HIBERNATED: "_x19 1x21",
+        },
+        pages=None,
+        error=0.15,
+    ),
+    _history(
+        "a group that woke up within the short window",
+        {
+            f'{SENDS}ok"}}': OK_SENDS,
+            f'{SENDS}timeout"}}': "0x19 600 900x20",
+            HIBERNATED: "1x20 stale",
+        },
+        pages=None,
+        error=0.15,
+    ),
+    _history(
+        "a group that woke up long ago",
+        {
+            f'{SENDS}ok"}}': OK_SENDS,
+            f'{SENDS}timeout"}}': "0x19 600 900x20",
+            HIBERNATED: "1x10 stale",
+        },
+        pages="write-availability",
+        error=0.15,
+    ),
+    _history(
+        "another group hibernates",
+        {
+            f'{SENDS}ok"}}': OK_SENDS,
+            f'{SENDS}timeout"}}': "0x19 600 900x20",
+            HIBERNATED.replace("orders", "prices"): "1x40",
+        },
+        pages="write-availability",
+        error=0.15,
+    ),
+    _history(
+        "controllers die while a group hibernates",
+        {'rmqha_controller_role{instance="a"}': "3x20 stale", HIBERNATED: "1x40"},
+        pages="controller-leader",
+        error=8 / 11,
     ),
     _history(
         "the first lost message",

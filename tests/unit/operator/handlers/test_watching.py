@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,21 @@ def test_each_kind_of_ours_is_followed_and_looked_at_when_its_spec_changes(kind:
         changes.route(kind, _body("prices", generation), gone=False)
     assert work.woken == [ResourceName(kind, "shop", "prices")] * 2
     assert kind in KINDS
+
+
+@pytest.mark.parametrize("end", ["awake", "gone"])
+def test_the_metrics_tell_which_groups_hibernate(end: str) -> None:
+    watched, _, _ = _watched()
+    metrics = OperatorMetrics(lambda: True)
+    changes = ChangeRouter(replace(watched, on_group=metrics.note_group))
+    series = 'rmqha_operator_group_hibernated{group="prices",namespace="shop"} 1.0'
+    asleep = _body("prices", 2) | {"spec": {"hibernated": True}}
+    changes.route("BrokerGroup", _body("prices", 1), gone=False)
+    assert series not in metrics.text().decode()
+    changes.route("BrokerGroup", asleep, gone=False)
+    assert series in metrics.text().decode()
+    changes.route("BrokerGroup", asleep if end == "gone" else _body("prices", 3), gone=end == "gone")
+    assert series not in metrics.text().decode()
 
 
 async def test_health_and_metrics_are_served() -> None:
