@@ -34,6 +34,7 @@ BY_ADDRESS_PREFIXES = ("5.0.", "5.1.0")
 """Versions whose controllers know members by address. 5.1.1 brought broker ids, and requests 1012 and 1013
 for them."""
 CERTIFICATE_DAYS_MAX = 3_650
+KEEP_FORMER_MINUTES_MAX: Final = 7 * 24 * 60
 VERSION_PATTERN: Final = "^5[.]([3-9]|[1-9][0-9]+)[.]"
 """Versions of RocketMQ that have users (ACL 2.0): since 5.3.0. Source: RocketMQ 5.5.0 AuthConfig.java."""
 
@@ -62,6 +63,12 @@ class Authentication(SpecModel):
     type: AuthenticationType = AuthenticationType.NONE
     """None, or Signature: brokers refuse requests without a user's signature. The operator makes a super user
     for itself, for controllers, brokers and log replicas, in the Secret <cluster>-broker-credentials."""
+    rotate_after_days: Annotated[int, Field(ge=1, le=CERTIFICATE_DAYS_MAX)] | None = None
+    """After how many days the operator replaces this super user by another one with a new password. It
+    restarts brokers and proxies, one at a time. Absent: only if a person asks for it."""
+    keep_former_minutes: Annotated[int, Field(ge=2, le=KEEP_FORMER_MINUTES_MAX)] = 10
+    """How long brokers know the former super user at least, for programs that follow the files of the
+    Secret. Nodes bring a changed Secret to pods within about two minutes."""
 
 
 class Authorization(SpecModel):
@@ -338,8 +345,8 @@ class RocketMQClusterStatus(StatusModel):
     """The generation that was acted on."""
     conditions: Conditions = ()
     """Ready, QuorumHealthy, ProxyReady, ListenersReady, CertificatesValid, InSync, Progressing, Reconciling,
-    Stalled, VersionSound, PodsAccepted, Paused; DeletionHeld while a cluster that is being deleted has
-    controllers in use."""
+    Stalled, VersionSound, PodsAccepted, Paused; CredentialsCurrent with users; DeletionHeld while a cluster
+    that is being deleted has controllers in use."""
     version: Annotated[str, Field(max_length=32)] = ""
     """Version of RocketMQ that the spec requests."""
     leader: Annotated[str, Field(max_length=253)] = ""

@@ -124,6 +124,10 @@ class BrokerApi(Protocol):
         """Have a broker forget one, with messages or offsets; a missing one is not an error."""
         ...
 
+    async def signs_as(self, address: str, credentials: Credentials) -> str:
+        """Return the user as which the broker at host:port signs its own requests, empty for none."""
+        ...
+
     async def delete_route(self, address: str, cluster: str, topic: str) -> None:
         """Have the name server at host:port forget a topic's routes to the brokers of a cluster."""
         ...

@@ -6,6 +6,7 @@ Rights of the policy type `Default` are left alone.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
 
 from controller_core.access.user_table import UserTable, changes
 from controller_core.access.users import (
@@ -18,12 +19,15 @@ from controller_core.access.users import (
     UserRequestHeader,
     subject,
 )
+from controller_core.remoting import lenient_json
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.header import Header
 from rocketmq_operator.clients.api import Json, PeerUnavailableError
 
-Ask = Callable[[RequestCode, Header, bytes], Awaitable[bytes]]
+_SIGNER: Final = "innerClientAuthenticationCredentials"
+"""Key of a broker's settings. A broker reads it when it starts, so its value is that of the process."""
+Ask = Callable[[RequestCode, Header | None, bytes], Awaitable[bytes]]
 """Sends a request to one broker, and returns the body of the answer; raises `PeerUnavailableError`."""
 
 
@@ -66,6 +70,18 @@ async def write_account(ask: Ask, wanted: Json) -> None:
 async def delete_account(ask: Ask, name: str) -> None:
     """Have a broker forget a user with its rights; a missing one is not an error."""
     await ask(RequestCode.AUTH_DELETE_USER, UserRequestHeader(name), b"")
+
+
+async def read_signer(ask: Ask) -> str:
+    """Return the user as which a broker signs since its process started; empty for none."""
+    settings = (await ask(RequestCode.GET_BROKER_CONFIG, None, b"")).decode(errors="replace")
+    values = [line.partition("=")[2] for line in settings.splitlines() if line.startswith(f"{_SIGNER}=")]
+    try:
+        found = lenient_json.decode(values[-1].encode()) if values else {}
+    except RemotingProtocolError as error:
+        # Not its text, which quotes a password.
+        raise PeerUnavailableError(f"the answer of a broker has an invalid {_SIGNER}") from error
+    return str(found.get("accessKey", "")) if isinstance(found, dict) else ""
 
 
 def _rights(name: str, entries: Iterable[PolicyEntryInfo]) -> AclInfo:

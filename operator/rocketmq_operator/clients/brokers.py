@@ -31,7 +31,13 @@ from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.header import Header
 from rocketmq_operator.api.names import TOPIC_KIND, USER_KIND
 from rocketmq_operator.clients.api import Json, PeerUnavailableError, RequestRefusedError
-from rocketmq_operator.clients.broker_users import Ask, delete_account, read_account, write_account
+from rocketmq_operator.clients.broker_users import (
+    Ask,
+    delete_account,
+    read_account,
+    read_signer,
+    write_account,
+)
 
 _TABLE: Final = "subscriptionGroupTable"
 
@@ -85,6 +91,10 @@ class BrokersClient:
         else:
             header = DeleteSubscriptionGroupRequestHeader(name, clean_offset=True)
             await _answer(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header, sign=sign)
+
+    async def signs_as(self, address: str, credentials: Credentials) -> str:
+        """Return the user as which the broker at host:port signs its own requests, empty for none."""
+        return await read_signer(_ask(address, _sign(credentials)))
 
     async def delete_route(self, address: str, cluster: str, topic: str) -> None:
         """Have the name server at host:port forget a topic's routes to the brokers of a cluster."""

@@ -28,6 +28,7 @@ from rocketmq_operator.plan.common.actions import (
     DeleteRoute,
     Designate,
     IssueCertificates,
+    RotateCredentials,
     Step,
     Wait,
     WriteAuthority,
@@ -86,6 +87,8 @@ async def _execute(context: PassContext, observed: ObservedResource, step: Step)
     """Do one step; return a child as it is then, if one was written."""
     kube = context.environment.kube
     match step:
+        case RotateCredentials(body=body):
+            await kube.apply(body)
         case Apply(body=body):
             written = await kube.apply(body)
             return None if body["kind"] in _EFFECT_ELSEWHERE else written
@@ -109,6 +112,8 @@ async def _execute(context: PassContext, observed: ObservedResource, step: Step)
 
 
 def _credentials(observed: ObservedResource) -> Credentials | None:
+    if isinstance(observed, ObservedCluster):
+        return observed.secrets.users.current
     return observed.credentials if isinstance(observed, ObservedMetadata) else None
 
 

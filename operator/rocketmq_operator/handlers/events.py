@@ -19,6 +19,7 @@ from rocketmq_operator.plan.common.actions import (
     Delete,
     Designate,
     ResourcePlan,
+    RotateCredentials,
     Step,
     WriteMetadata,
 )
@@ -144,6 +145,8 @@ def _new(
     step = plan.steps[0] if plan.steps else None
     if plan.wait is not None and plan.wait.reason in {"ControllersBusy", "StepRefused"}:
         step = None
+    if isinstance(step, RotateCredentials):
+        return step.reason, step.why, "Normal"
     if isinstance(step, ChangeMembers):
         return step.reason, str(step), "Normal"
     if isinstance(step, Designate):

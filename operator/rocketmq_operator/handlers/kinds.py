@@ -42,6 +42,7 @@ from rocketmq_operator.plan.common.actions import (
     ChangeMembers,
     Delete,
     ResourcePlan,
+    RotateCredentials,
     Step,
 )
 from rocketmq_operator.plan.group.observed import ObservedGroup
@@ -158,7 +159,10 @@ async def _announce_report(
 
 
 def _cluster_step_takes_time(step: Step) -> bool:
-    return isinstance(step, ChangeMembers) or (isinstance(step, Delete) and step.key.kind in _DELETED_SLOWLY)
+    # The Event of a rotation tells of its step, which must be the last one of its pass.
+    if isinstance(step, ChangeMembers | RotateCredentials):
+        return True
+    return isinstance(step, Delete) and step.key.kind in _DELETED_SLOWLY
 
 
 def _group_step_takes_time(step: Step) -> bool:

@@ -25,6 +25,7 @@ class MemoryBrokers:
         routes: (address of a name server, cluster, topic) of each route that was deleted.
         calls: the requests that change something, in words.
         credentials: the user whose signature brokers ask for; None for none.
+        signers: by address, the user as which that broker signs; "rocketmq-ha" where absent.
     """
 
     def __init__(self) -> None:
@@ -34,6 +35,7 @@ class MemoryBrokers:
         self.routes: list[tuple[str, str, str]] = []
         self.calls: list[str] = []
         self.credentials: Credentials | None = None
+        self.signers: dict[str, str] = {}
 
     async def read(
         self, address: str, kind: str, name: str, credentials: Credentials | None = None
@@ -71,6 +73,12 @@ class MemoryBrokers:
         table = self._table(address)
         self._take(f"delete {kind} {name} at {address}", name)
         table.pop((kind, name), None)
+
+    async def signs_as(self, address: str, credentials: Credentials) -> str:
+        """Return the user as which the broker signs."""
+        self._authenticate(address, credentials)
+        self._table(address)
+        return self.signers.get(address, "rocketmq-ha")
 
     async def delete_route(self, address: str, cluster: str, topic: str) -> None:
         """Forget a topic's routes."""

@@ -33,6 +33,7 @@ class OperatorWorld:
         self.controllers = MemoryControllers(self.kube, GROUP)
         self.canaries = MemoryCanaries()
         self.companions = MemoryCompanions()
+        self.brokers = MemoryBrokers()
         self._tokens = itertools.count(1)
         self.write_cluster(cluster or {})
         self.write_group(group or {})
@@ -76,7 +77,7 @@ class OperatorWorld:
                 new_token=lambda: f"token-{next(self._tokens)}",
                 canaries=self.canaries,
                 companions=self.companions,
-                brokers=MemoryBrokers(),
+                brokers=self.brokers,
             )
         )
 

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from controller_core.access.signing import Credentials
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.names import API_VERSION
@@ -10,6 +11,7 @@ from rocketmq_operator.plan.cluster import proxies
 from rocketmq_operator.plan.cluster.listeners import route_front_deployment
 from rocketmq_operator.plan.cluster.observed import ClusterSecrets
 from rocketmq_operator.plan.common.objects import Owner
+from rocketmq_operator.plan.credentials.inner_users import InnerUsers
 from rocketmq_operator.plan.group import children as group_children
 from testkit.worlds.crd_cases import GROUP_SPEC, merged
 
@@ -43,7 +45,10 @@ def workloads(cluster: Json | None = None, group: Json | None = None) -> dict[st
         *(
             body
             for body in cluster_children.cluster_children(
-                main, cluster_spec, ClusterSecrets("token", "password"), 3
+                main,
+                cluster_spec,
+                ClusterSecrets("token", InnerUsers(Credentials("rocketmq-ha", "password"))),
+                3,
             )
             if body["kind"] == "StatefulSet"
         ),

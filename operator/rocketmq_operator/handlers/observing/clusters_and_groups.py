@@ -49,12 +49,14 @@ from rocketmq_operator.handlers.observing.controllers import (
     observe_shared,
     sharing_cluster,
 )
+from rocketmq_operator.handlers.observing.credentials import RotationObserver, first_users
 from rocketmq_operator.plan.cluster.children import CONTROLLER, NAME_SERVER
 from rocketmq_operator.plan.cluster.observed import ClusterSecrets, ObservedCluster
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.endpoints import ControllersHome, controllers_home
 from rocketmq_operator.plan.common.objects import BROKER, Children, Live, ObjectKey, Owner, by_key, cluster_ip
 from rocketmq_operator.plan.common.report_servers import parse_report_servers
+from rocketmq_operator.plan.credentials.inner_users import signer_mark, signer_of
 from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.pods.observed import parse_pod
 from rocketmq_operator.plan.report.allowed import NOTHING_ALLOWED, AllowedInReports
@@ -162,10 +164,7 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
     found += [one for one in (secret, credentials) if one is not None]
     children = by_key(item for item in found if GROUP_LABEL not in _labels(item))
     token = token_of(shared.token if shared else secret) or environment.new_token()
-    # The controllers sign with the user of their cluster, so that of another one that uses them is the same.
-    known = credentials_of(credentials) or (credentials_of(shared.credentials) if shared else None)
-    username = names.INNER_USER if known is None else known.username
-    password = "" if not spec.has_users else environment.new_token() if known is None else known.password
+    users = first_users(spec, credentials, shared.credentials if shared else None, environment.new_token)
     trust = shared.trust if shared else children.get(ObjectKey("ConfigMap", names.trust(name)))
     may_ask = shared is None or shared.may_use
     if may_ask:  # What another cluster may not use, it must not change either.
@@ -179,6 +178,8 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
         tls = await _tls(environment, namespace, name, spec.tls, with_members=with_members)
         children |= by_key(tls.secrets.values())
     environment.note_certificates(namespace, name, tls)
+    controllers, services = environment.controllers_of(*home, token), _of_groups(found, "Service")
+    observer = RotationObserver(environment.kube, controllers, environment.brokers, services)
     return ObservedCluster(
         now=environment.now(),
         owner=owner_of(resource, CLUSTER_KIND.kind),
@@ -186,13 +187,14 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
         spec=spec,
         status=RocketMQClusterStatus.model_validate(resource.get("status") or {}),
         children=children,
-        group_services=_of_groups(found, "Service"),
+        group_services=services,
         group_sets=group_sets,
-        secrets=ClusterSecrets(token, password, username),
+        secrets=ClusterSecrets(token, users),
+        rotation=await observer.observe(resource, credentials, users, environment.new_token),
         sharing=own,
         provider=None if shared is None else shared.provider,
         candidates=await clusters_that_name(environment.kube, own),
-        controllers=await observe_controllers(environment.controllers_of(*home, token)) if may_ask else None,
+        controllers=await observe_controllers(controllers) if may_ask else None,
         pods=parsed_pods,
         tls=tls,
         name_server_pods={pod.name: pod for pod in map(parse_pod, name_server_pods)},
@@ -279,6 +281,7 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
         report_servers=parse_report_servers(report_servers),
         clients_stage=stage,
         certified=is_certified,
+        signer_mark=signer_mark(await broker_credentials(environment, namespace, spec.cluster, cluster_)),
     )
 
 
@@ -371,25 +374,16 @@ def token_of(secret: Mapping[str, Any] | None) -> str:
     return base64.b64decode(encoded).decode()
 
 
-def credentials_of(secret: Mapping[str, Any] | None) -> Credentials | None:
-    """Return the user of a Secret of type kubernetes.io/basic-auth, None without one."""
-    data: Mapping[str, str] = {} if secret is None else secret.get("data") or {}
-    username, password = (
-        base64.b64decode(data.get(key, "")).decode() for key in (names.USERNAME_KEY, names.PASSWORD_KEY)
-    )
-    return Credentials(username, password) if username and password else None
-
-
 async def broker_credentials(
-    environment: Environment, namespace: str, cluster: str, spec: RocketMQClusterSpec
+    environment: Environment, namespace: str, cluster: str, spec: RocketMQClusterSpec | None
 ) -> Credentials | None:
     """Return the user that signs our requests to a cluster's brokers, None for brokers without users."""
-    return credentials_of(await _credentials_secret(environment, namespace, cluster, spec))
+    return signer_of(await _credentials_secret(environment, namespace, cluster, spec))
 
 
 async def _credentials_secret(
-    environment: Environment, namespace: str, cluster: str, spec: RocketMQClusterSpec
+    environment: Environment, namespace: str, cluster: str, spec: RocketMQClusterSpec | None
 ) -> Json | None:
-    if not spec.has_users:
+    if spec is None or not spec.has_users:
         return None
     return await _secret(environment, namespace, cluster, names.credentials_secret(cluster))

@@ -34,6 +34,7 @@ from rocketmq_operator.plan.common.objects import Json, Owner, belonging_labels,
 from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.properties import properties
 from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
+from rocketmq_operator.plan.credentials.inner_users import credentials_secret
 from rocketmq_operator.plan.pods.logs import java_logs, level_file, logback_file, with_log_target
 from rocketmq_operator.plan.tls.clients import (
     NAME_SERVER_ENTRY,
@@ -99,7 +100,7 @@ def cluster_children(
         mode: how the controllers speak.
         stage: how far TLS with clients is.
     """
-    credentials = (_credentials(owner, secrets),) if spec.has_users else ()
+    credentials = (credentials_secret(owner, secrets.users),) if spec.has_users else ()
     return (
         *credentials,
         *(
@@ -108,19 +109,6 @@ def cluster_children(
             else _of_controllers(owner, spec, secrets.token, peers, controller_start(mode, stage))
         ),
         *(() if spec.name_servers.external else _name_servers(owner, spec, stage)),
-    )
-
-
-def _credentials(owner: Owner, secrets: ClusterSecrets) -> Json:
-    """Return the Secret of the super user; brokers make the user from it when they start."""
-    data = {names.USERNAME_KEY: _encoded(secrets.username), names.PASSWORD_KEY: _encoded(secrets.password)}
-    return child(
-        owner,
-        "Secret",
-        names.credentials_secret(owner.name),
-        labels=belonging_labels(owner.name),
-        type="kubernetes.io/basic-auth",
-        data=data,
     )
 
 

@@ -7,9 +7,10 @@ from datetime import datetime
 from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
 from rocketmq_operator.plan.cluster.observed_controllers import ObservedControllers
 from rocketmq_operator.plan.cluster.shared_controllers import SharingCluster, users_of
-from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import Children, Live, ObjectKey, Owner
 from rocketmq_operator.plan.common.ownership import NO_LOOKUP, NameLookup
+from rocketmq_operator.plan.credentials.inner_users import NO_USERS, InnerUsers
+from rocketmq_operator.plan.credentials.rotation import NO_ROTATION, ObservedRotation
 from rocketmq_operator.plan.pods.events import ObservedEvent
 from rocketmq_operator.plan.pods.observed import ObservedPod
 from rocketmq_operator.plan.tls.observed import NO_TLS, ObservedTls
@@ -21,13 +22,11 @@ class ClusterSecrets:
 
     Attributes:
         token: for changes of the controllers' state.
-        password: of the super user that signs the requests of operator and members.
-        username: of that user; another one than ours if a person changed the Secret to it.
+        users: the super users; the current one signs the requests of operator and members.
     """
 
     token: str = field(repr=False)
-    password: str = field(repr=False)
-    username: str = names.INNER_USER
+    users: InnerUsers = NO_USERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +45,7 @@ class ObservedCluster:
         proxy_pods: of its proxies, by name; read only if some are not ready.
         tls: certificates; empty if the controllers speak plain TCP.
         sharing: the cluster itself, as clusters need it that share controllers with it.
+        rotation: what the rotation of its super user depends on.
         provider: the cluster of `controllers.ref`; None without one.
         candidates: clusters that name the controllers of this one.
         events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.event_queries`
@@ -70,6 +70,7 @@ class ObservedCluster:
     group_sets: Children = field(default_factory=dict)
     proxy_pods: Mapping[str, ObservedPod] = field(default_factory=dict)
     tls: ObservedTls = NO_TLS
+    rotation: ObservedRotation = NO_ROTATION
     provider: SharingCluster | None = None
     candidates: tuple[SharingCluster, ...] = ()
     events: Mapping[ObjectKey, tuple[ObservedEvent, ...]] = field(default_factory=dict)

@@ -1,7 +1,9 @@
-"""The addresses that pods of an observed cluster know, and the refusal of its pods."""
+"""The addresses that pods of an observed cluster know, the user as which they sign, and their refusal."""
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
+from rocketmq_operator.api.names import COMPONENT_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.cluster import listeners, proxies
 from rocketmq_operator.plan.cluster.children import (
@@ -17,7 +19,11 @@ from rocketmq_operator.plan.common.actions import Wait
 from rocketmq_operator.plan.common.listeners import with_route_fronts
 from rocketmq_operator.plan.common.objects import ObjectKey, cluster_ip
 from rocketmq_operator.plan.common.shaping.shaped import refusal
+from rocketmq_operator.plan.credentials.rotation import RotationPlan, rotation_plan
 from rocketmq_operator.plan.tls.controllers import TlsMode, tls_mode
+
+_FOLLOW_FILES: Final = frozenset({"log-replica"})
+"""Components of groups whose pods read changed credentials while they run."""
 
 
 def known_addresses(observed: ObservedCluster, hosts: Iterable[str]) -> dict[str, str]:
@@ -37,6 +43,26 @@ def observed_mode(observed: ObservedCluster) -> TlsMode:
     live = observed.children.get(ObjectKey("StatefulSet", names.controllers(observed.owner.name)))
     is_needed = live_stage(observed).has_certificates
     return tls_mode(observed.spec.tls, live, observed.pods.values(), is_needed=is_needed)
+
+
+def rotation(observed: ObservedCluster) -> RotationPlan:
+    """Return the next steps of the rotation of the super user; of a cluster with users only."""
+    sets = [
+        live
+        for live in observed.group_sets.values()
+        if (live["metadata"].get("labels") or {}).get(COMPONENT_LABEL) not in _FOLLOW_FILES
+    ]
+    key = ObjectKey("Deployment", names.proxies(observed.owner.name))
+    if observed.spec.proxy.mode is ProxyMode.CLUSTER and key in observed.children:
+        sets.append(observed.children[key])
+    return rotation_plan(
+        observed.owner,
+        observed.spec.authentication,
+        observed.rotation,
+        sets,
+        observed.now,
+        shares=observed.spec.controllers.ref is not None or bool(observed.users),
+    )
 
 
 def pod_refusal(observed: ObservedCluster) -> Wait | None:

@@ -16,13 +16,14 @@ from rocketmq_operator.plan.cluster.listeners import (
     listeners_finding,
 )
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
-from rocketmq_operator.plan.cluster.observed_pods import observed_mode, pod_refusal
+from rocketmq_operator.plan.cluster.observed_pods import observed_mode, pod_refusal, rotation
 from rocketmq_operator.plan.cluster.proxies import proxy_selector
 from rocketmq_operator.plan.cluster.shared_controllers import IN_USE, deletion_finding
 from rocketmq_operator.plan.cluster.trouble import cluster_troubles
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import ResourcePlan
 from rocketmq_operator.plan.common.shaping.shaped import REFUSED, accepted_finding
+from rocketmq_operator.plan.credentials.rotation import rotation_finding
 from rocketmq_operator.plan.pods.health import health_findings
 from rocketmq_operator.plan.pods.member_trouble import MemberTrouble
 from rocketmq_operator.plan.pods.progress import (
@@ -62,6 +63,7 @@ def cluster_status(observed: ObservedCluster, plan: ResourcePlan) -> RocketMQClu
     findings = [
         *works_for,
         _certificates(observed),
+        *([rotation_finding(rotation(observed).state)] if observed.spec.has_users else []),
         settings_finding(observed),
         progress,
         *health_findings(works_for[0], progress, paused=observed.spec.paused),

@@ -37,7 +37,12 @@ from rocketmq_operator.plan.cluster.listeners import (
     route_front_deployment,
 )
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
-from rocketmq_operator.plan.cluster.observed_pods import known_addresses, observed_mode, pod_refusal
+from rocketmq_operator.plan.cluster.observed_pods import (
+    known_addresses,
+    observed_mode,
+    pod_refusal,
+    rotation,
+)
 from rocketmq_operator.plan.cluster.proxies import PROXY, hosts_needed, proxy_children, proxy_deployment
 from rocketmq_operator.plan.cluster.shared_controllers import held_deletion, hold, why_not_yet
 from rocketmq_operator.plan.common import names
@@ -54,6 +59,7 @@ from rocketmq_operator.plan.common.objects import Json, ObjectKey, belongs_to, k
 from rocketmq_operator.plan.common.ownership import why_name_is_taken
 from rocketmq_operator.plan.common.parts import with_live_claim_templates
 from rocketmq_operator.plan.common.waits import PAUSED, unknown_address
+from rocketmq_operator.plan.credentials.inner_users import marked, signer_mark
 from rocketmq_operator.plan.pods.logs import log_target
 from rocketmq_operator.plan.pods.lost_members import free_lost
 from rocketmq_operator.plan.pods.observed import of_older_revision
@@ -119,6 +125,7 @@ def _work(observed: ObservedCluster) -> ResourcePlan:
         (
             _certificates(observed, mode),
             child_steps(owner, wanted, observed.children),
+            rotation(observed).plan if spec.has_users else NO_STEPS,
             _controller_set(observed, members.replicas, mode, stage) if has_own else NO_STEPS,
             _proxies(observed, stage),
             _route_fronts(observed, stage),
@@ -220,7 +227,9 @@ def _proxies(observed: ObservedCluster, stage: ClientsStage) -> ResourcePlan:
     hosts = known_addresses(observed, hosts_needed(owner, spec))
     if (wait := unknown_address(hosts)) is not None:
         return ResourcePlan((), wait)
-    return child_steps(owner, [proxy_deployment(owner, spec, hosts, stage)], observed.children)
+    mark = signer_mark(observed.secrets.users.current)
+    body = marked(proxy_deployment(owner, spec, hosts, stage), mark if spec.has_users else "")
+    return child_steps(owner, [body], observed.children)
 
 
 def _route_fronts(observed: ObservedCluster, stage: ClientsStage) -> ResourcePlan:

@@ -212,6 +212,25 @@ class IssueCertificates:
         return f"issue {which} of Secret {self.secret} ({self.why})"
 
 
+@dataclass(frozen=True, slots=True)
+class RotateCredentials:
+    """Write the Secret with the super users of a cluster after a change.
+
+    Attributes:
+        body: the Secret.
+        reason: one word, of the Event that tells it.
+        why: for the plan's reader.
+    """
+
+    body: Json = field(repr=False)
+    reason: str
+    why: str
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return f"write Secret {key_of(self.body).name} ({self.why})"
+
+
 Step = (
     Apply
     | ApplyStatus
@@ -223,6 +242,7 @@ Step = (
     | DeleteRoute
     | WriteAuthority
     | IssueCertificates
+    | RotateCredentials
 )
 
 

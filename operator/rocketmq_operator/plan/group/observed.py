@@ -111,6 +111,7 @@ class ObservedGroup:
         refusals: the error with which a broker refuses its companion's requests, by broker.
         name_lookup: existing objects with the names of its future children.
         clients_stage: how far TLS with clients is in the cluster.
+        signer_mark: what pods that read the credentials when they start carry; empty for nothing.
         certified: whether the cluster had a certificate for the group when the stage was read.
         events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.event_queries`
             asks.
@@ -138,6 +139,7 @@ class ObservedGroup:
     name_lookup: NameLookup = NO_LOOKUP
     clients_stage: ClientsStage = ClientsStage.DISABLED
     certified: bool = False
+    signer_mark: str = ""
     events: Mapping[ObjectKey, tuple[ObservedEvent, ...]] = field(default_factory=dict)
 
     def child(self, kind: str, name: str) -> Live | None:

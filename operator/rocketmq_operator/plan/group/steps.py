@@ -51,6 +51,7 @@ from rocketmq_operator.plan.common.objects import Live, ObjectKey, belongs_to
 from rocketmq_operator.plan.common.ownership import why_name_is_taken
 from rocketmq_operator.plan.common.parts import with_live_claim_templates
 from rocketmq_operator.plan.common.waits import PAUSED, no_address, unknown_address
+from rocketmq_operator.plan.credentials.inner_users import marked
 from rocketmq_operator.plan.group.children import (
     broker_digest,
     broker_set,
@@ -305,7 +306,7 @@ def _sets(observed: ObservedGroup, sizes: Mapping[str, int]) -> ResourcePlan:
         live = observed.child("StatefulSet", set_name)
         if made is broker_set:
             whole = broker_digest(owner, observed.spec, observed.cluster, stage)
-            body = with_kept_digest(body, whole, live)
+            body = marked(with_kept_digest(body, whole, live), observed.signer_mark)
         kept.append(with_live_claim_templates(body, live))
     return child_steps(owner, kept, observed.children)
 

@@ -7,7 +7,7 @@ import pytest
 from controller_core.access.signing import Credentials
 from controller_core.access.user_table import UserTable
 from controller_core.access.users import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
-from rocketmq_operator.clients.api import Json, RequestRefusedError
+from rocketmq_operator.clients.api import Json, PeerUnavailableError, RequestRefusedError
 from rocketmq_operator.clients.brokers import BrokersClient
 from testkit.fakes.answering_broker import SIGNER, UserBroker
 
@@ -86,3 +86,21 @@ async def test_a_refusal_has_the_brokers_words_and_no_password(broker: UserBroke
     assert ALICE["password"] not in str(refused.value)
     with pytest.raises(RequestRefusedError, match="check signature failed"):
         await BrokersClient().read(broker.address, "User", "alice", Credentials(SIGNER.username, "guessed"))
+
+
+async def test_a_broker_tells_as_whom_it_signs_and_no_answer_quotes_a_password(broker: UserBroker) -> None:
+    async def signs_as() -> str:
+        return await BrokersClient().signs_as(broker.address, SIGNER)
+
+    assert await signs_as() == ""
+    broker.settings = {
+        "innerClientAuthenticationCredentials": '{"accessKey":"rocketmq-ha-2","secretKey":"x="}'
+    }
+    assert await signs_as() == "rocketmq-ha-2"
+    for rubbish in ("[1]", '"text"', "7"):
+        broker.settings = {"innerClientAuthenticationCredentials": rubbish}
+        assert await signs_as() == ""
+    broker.settings = {"innerClientAuthenticationCredentials": '{"secretKey":"hidden'}
+    with pytest.raises(PeerUnavailableError) as raised:
+        await signs_as()
+    assert "hidden" not in str(raised.value)

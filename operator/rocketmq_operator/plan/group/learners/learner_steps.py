@@ -9,6 +9,7 @@ from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import NO_STEPS, Delete, ResourcePlan, Wait, child_steps
 from rocketmq_operator.plan.common.objects import ObjectKey
 from rocketmq_operator.plan.common.parts import with_live_claim_templates
+from rocketmq_operator.plan.credentials.inner_users import marked
 from rocketmq_operator.plan.group.learners.learner_children import learner_set, learner_set_name
 from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.group.observed_pods import known_hosts
@@ -41,6 +42,8 @@ def _sets(observed: ObservedGroup) -> ResourcePlan:
             known_hosts(observed),
             observed.clients_stage,
         )
+        if kind is LearnerKind.BROKER:
+            body = marked(body, observed.signer_mark)
         wanted.append(with_live_claim_templates(body, live))
     return child_steps(observed.owner, wanted, observed.children)
 

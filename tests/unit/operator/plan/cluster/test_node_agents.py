@@ -29,7 +29,7 @@ def _settings(cluster: dict[str, object]) -> Settings:
 
 
 def test_the_secret_has_the_token_of_the_agents_beside_the_clusters() -> None:
-    bodies = cluster_children(OWNER, RocketMQClusterSpec(), ClusterSecrets("token", ""), 3)
+    bodies = cluster_children(OWNER, RocketMQClusterSpec(), ClusterSecrets("token"), 3)
     (secret,) = [body for body in bodies if body["kind"] == "Secret"]
     assert secret["metadata"]["name"] == names.token_secret("main")
     texts = {key: base64.b64decode(text).decode() for key, text in secret["data"].items()}

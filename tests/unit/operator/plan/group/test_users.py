@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from controller_core.access.signing import Credentials
 from ha_sidecar.replica import config as replica_config
 from ha_sidecar.seed import config as seed_config
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.plan.cluster.observed import ClusterSecrets
 from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.credentials.inner_users import InnerUsers
 from rocketmq_operator.plan.group.scripts.start_scripts import broker_start
 from testkit.worlds.operator import OperatorWorld
 
@@ -78,7 +80,9 @@ async def test_members_and_controllers_have_the_secret_and_no_other_object_has_i
     encoded = base64.b64encode(password.encode()).decode()
     texts = [json.dumps(item) for item in world.kube.objects.values() if item["metadata"]["name"] != SECRET]
     assert [text for text in texts if password in text or encoded in text] == []
-    assert password not in repr(ClusterSecrets("t", password))
+    assert password not in repr(
+        ClusterSecrets("t", InnerUsers(Credentials("u", password), Credentials("v", password)))
+    )
 
 
 async def test_settings_files_say_where_the_credentials_are(tmp_path: Path) -> None:
