@@ -5,7 +5,9 @@ does on Kubernetes.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -19,9 +21,10 @@ from controller_core.remoting.client_headers import (
 )
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.header import Header
+from rocketmq_operator.api.names import ROTATE_ANNOTATION
 from rocketmq_operator.clients.brokers import BrokersClient
 from testkit.processes.credentials import write_credentials
-from testkit.products.signed_group import INNER, WAIT_S, SignedGroup, asking, known
+from testkit.products.signed_group import INNER, WAIT_S, SignedGroup, asking, known, refused
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings, read_back
 from testkit.rocketmq.processes import JavaBroker
@@ -29,6 +32,8 @@ from testkit.worlds.metadata import WITH_USERS, MetadataWorld
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
+CLUSTER = ("RocketMQCluster", "main")
+INNER_SECRET = "main-broker-credentials"  # noqa: S105 - a name
 TOPIC, READERS = "load", "read-back-"
 SPEC = {
     "cluster": "main",
@@ -105,6 +110,32 @@ class OperatedGroup:
                 else:
                     return ""
 
+    async def pass_until(self, done: Callable[[], bool]) -> None:
+        """Make passes over the cluster until something holds."""
+        async with asyncio.timeout(WAIT_S):
+            while not done():
+                master = await self.group.master()
+                self.world.controllers.masters = {"orders": self.group.brokers[master].address}
+                self.world.controllers.slaves = {"orders": [self.group.brokers[1 - master].address]}
+                await self.world.one_pass(*CLUSTER)
+                await asyncio.sleep(0.2)
+
+    def rotation(self) -> str:
+        """Return the message of the condition about the rotation."""
+        found = self.world.status(*CLUSTER)["conditions"]
+        return next(str(one["message"]) for one in found if one["type"] == "CredentialsCurrent")
+
+    async def restart(self, index: int, signer: Credentials) -> None:
+        """Restart a broker that is not master, as its start script does with the Secret's files."""
+        broker = self.group.brokers[index]
+        await broker.kill()
+        config = broker.place.directory / "broker.conf"
+        kept = [line for line in config.read_text().splitlines() if not line.startswith("innerClient")]
+        inner = json.dumps({"accessKey": signer.username, "secretKey": signer.password})
+        config.write_text("\n".join([*kept, f"innerClientAuthenticationCredentials={inner}", ""]))
+        await broker.start()
+        await self.group.wait_in_sync()
+
 
 async def _move_to_another_super_user(operated: OperatedGroup) -> None:
     """Let operator, controllers and members sign as another user, and switch over: the guard needs it."""
@@ -180,3 +211,44 @@ async def test_a_user_is_served_within_its_rights_through_switchover_and_new_pas
         async with asking(broker, group.credentials) as asker:
             users, rights = await known(asker)
         assert (set(users), rights) == ({INNER.username, "inner-2"}, {})
+
+
+async def test_the_super_user_is_replaced_under_load_and_nobody_is_refused(
+    operated: OperatedGroup, tmp_path: Path
+) -> None:
+    group, world = operated.group, operated.world
+    await operated.apply()
+    release, user = await jars("5.5.0"), (FIRST.username, FIRST.password)
+    settings = LoadSettings(rate=200, poll_name_server_ms=200, user=user)
+    async with LoadClient(release, group.name_server.address, TOPIC, tmp_path / "load", settings) as load:
+        await load.wait_for_acknowledged(300, 120.0)
+        await world.kube.annotate("RocketMQCluster", "shop", "main", {ROTATE_ANNOTATION: INNER.username})
+        await operated.pass_until(lambda: "formerUsername" in world.secret(INNER_SECRET))
+        secret = world.secret(INNER_SECRET)
+        signer = Credentials(secret["username"], secret["password"])
+        assert (signer.username, secret["formerUsername"]) == ("rocketmq-ha-2", INNER.username)
+        write_credentials(group.credentials, signer)  # as the kubelet does
+        world.advance(minutes=11)
+        first = await group.master()
+        await operated.restart(1 - first, signer)
+        await world.one_pass(*CLUSTER)
+        assert f"{group.brokers[first].address} do not sign as rocketmq-ha-2 yet" in operated.rotation()
+        await group.elect(1 - first)
+        await operated.restart(first, signer)
+        await operated.pass_until(lambda: world.condition("CredentialsCurrent", *CLUSTER)[0] == "True")
+        # With the former user gone, the members still work with each other.
+        await group.elect(first)
+        await load.wait_for_acknowledged(300, 120.0, after_ns=time.time_ns())
+        for broker in group.brokers:
+            assert await operated.reading_refusals(broker, FIRST) == []
+    sends = load.sends()
+    assert [one.problem for one in sends if "permission" in one.problem or "signature" in one.problem] == []
+    result = await read_back(release, group.name_server.address, TOPIC, sends, tmp_path / "load", user)
+    assert result.lost == frozenset()
+    assert "formerUsername" not in world.secret(INNER_SECRET)
+    former = write_credentials(tmp_path / "former", INNER)
+    for broker in group.brokers:
+        async with asking(broker, group.credentials) as asker:
+            assert set((await known(asker))[0]) == {"alice", "rocketmq-ha-2"}
+        async with asking(broker, former) as asker:
+            assert "is not found" in await refused(asker, RequestCode.GET_BROKER_CONFIG)
