@@ -85,8 +85,8 @@ def route_front(data: bytes) -> None:
                 continue
             if found.body:
                 _check_addresses(code, lenient_json.decode(found.body))
-    for code in data[:2]:
-        requests.refusal(code)
+    for asked in data[:2]:
+        requests.refusal(asked)
     with contextlib.suppress(AddressesError):
         ListenerAddresses.parse(data)
 
