@@ -10,11 +10,12 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from testkit.kube.failover.phases import EndpointWatch, held_phases, ms, phases_of
-from testkit.kube.group import KubeGroup
+from testkit.kube.group import GroupView, KubeGroup
 from testkit.kube.kubectl import Cluster
 from testkit.kube.outside.listening import OutsideClients
 from testkit.kube.placement import lost_with, nodes_of_pods, place
@@ -147,34 +148,19 @@ async def measured_by_clients(
     first = before
     beside = await lost_with(group, before.master) if fault in {FREEZE, CUT} else ()
     name = f"load-{fault}-{number}"
-    async with contextlib.AsyncExitStack() as stack:
-        clients: dict[str, _Clients] = {}
-        if is_inside:
-            inside = _client(group.cluster, image, name_server, name, elsewhere, threads)
-            clients[INSIDE] = await stack.enter_async_context(inside)
-        if outside is not None:
-            clients[OUTSIDE] = await stack.enter_async_context(_outside(outside, name, elsewhere, threads))
+    loads: dict[str, AbstractAsyncContextManager[_Clients]] = {}
+    if is_inside:
+        loads[INSIDE] = _client(group.cluster, image, name_server, name, elsewhere, threads)
+    if outside is not None:
+        loads[OUTSIDE] = _outside(outside, name, elsewhere, threads)
+    async with _all(loads) as clients:
         if fault == AGAIN:
             await asyncio.sleep(BEFORE_S)
             first, before = await group.succeeded(before)
-        watch = EndpointWatch(group.cluster, before.master)
-        async with watch.watching(), without_provisioner():
-            await asyncio.sleep(BEFORE_S)
-            fault_ns = await inject(group, before.master, fault, nodes[before.master], NODE_FAULT_S)
-            # Send no requests now: on a small machine they would distort the measurement.
-            await asyncio.sleep(AFTER_S)
-            if fault == ROLL:
-                await group.until_epoch_above(before.epoch, ROLLED_WITHIN_S)
-                await asyncio.sleep(AFTER_S)
-            after = await group.until_epoch_above(before.epoch)
-        held = await held_phases(group, before, fault_ns)
-        if fault in {KILL, AGAIN}:
-            await _renew(group.cluster, before.master)
+        after, fault_ns, held = await _done(group, before, fault, nodes[before.master])
         found = await _accounts(clients, fault, group.until_whole, fault_ns)
     if fault == AGAIN:
         await _renew(group.cluster, first.master)
-    if watch.moved_ns is not None:
-        held["endpoint"] = ms(watch.moved_ns - fault_ns)
     return tuple(
         [
             replace(
@@ -187,6 +173,28 @@ async def measured_by_clients(
             for cost, sends in found
         ]
     )
+
+
+async def _done(
+    group: KubeGroup, before: GroupView, fault: str, node: str
+) -> tuple[GroupView, int, dict[str, float]]:
+    """Do a fault; return the group after it, its time, and when companion and address moved."""
+    watch = EndpointWatch(group.cluster, before.master)
+    async with watch.watching(), without_provisioner():
+        await asyncio.sleep(BEFORE_S)
+        fault_ns = await inject(group, before.master, fault, node, NODE_FAULT_S)
+        # Send no requests now: on a small machine they would distort the measurement.
+        await asyncio.sleep(AFTER_S)
+        if fault == ROLL:
+            await group.until_epoch_above(before.epoch, ROLLED_WITHIN_S)
+            await asyncio.sleep(AFTER_S)
+        after = await group.until_epoch_above(before.epoch)
+    held = await held_phases(group, before, fault_ns)
+    if fault in {KILL, AGAIN}:
+        await _renew(group.cluster, before.master)
+    if watch.moved_ns is not None:
+        held["endpoint"] = ms(watch.moved_ns - fault_ns)
+    return after, fault_ns, held
 
 
 def unharmed_node(nodes: dict[str, str], master: str, log_replica: str) -> str:
@@ -245,6 +253,13 @@ class _Clients:
 
     load: ProducerLoad
     consumers: ConsumerPod | None
+
+
+@contextlib.asynccontextmanager
+async def _all(loads: dict[str, AbstractAsyncContextManager[_Clients]]) -> AsyncIterator[dict[str, _Clients]]:
+    """Start the clients in their order."""
+    async with contextlib.AsyncExitStack() as stack:
+        yield {client: await stack.enter_async_context(load) for client, load in loads.items()}
 
 
 @contextlib.asynccontextmanager
