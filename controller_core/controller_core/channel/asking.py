@@ -77,7 +77,8 @@ class Asker:
         return answer
 
     def close(self) -> None:
-        """Close the connection; the next question dials again."""
+        """End the connection; the next question dials again."""
         if self._connection is not None:
-            self._connection.close()
+            # At once: TLS would first wait for the other end, and a command's loop ends before that.
+            self._connection.abort()
             self._connection = None

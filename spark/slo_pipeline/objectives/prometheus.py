@@ -15,8 +15,8 @@ compares samples. Our processes show every kind at 0 from their start; older ver
 that was absent when the window began counts with its whole value, unless good series of the same process lack
 an earlier sample too: then the process itself is new to Prometheus, and when it counted is unknown.
 
-No alert fires for a group that hibernates. After it woke up, each alert waits until its short window has no
-time of the sleep.
+Alerts do not fire for a group that hibernates. After it wakes up, an alert can fire as soon as its short
+window lies after the sleep.
 
 Source: metric names of docs/reference; Site Reliability Workbook, "Alerting on SLOs", multiwindow,
 multi-burn-rate alerts.
@@ -34,7 +34,7 @@ COUNTING_INTERVAL_S: Final = 30
 CONTROLLERS_KNOWN_FOR: Final = "1d"
 """For so long after their last scrape, controllers that do not answer count as not leading."""
 HIBERNATED: Final = "rmqha_operator_group_hibernated"
-"""1 for each group whose spec.hibernated is true; other groups have no such series."""
+"""1 for each group whose spec.hibernated is true; other groups lack such a series."""
 NOW: Final = "slo:sli_error:now"
 Rule = dict[str, Any]
 

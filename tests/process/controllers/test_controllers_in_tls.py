@@ -12,7 +12,8 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ApplyBrokerIdRequestHeader
 from controller_core.tls.dialling import ClientTls
 from testkit.processes.certificates import Authority
-from testkit.products.controllers import ControllerCluster
+from testkit.products.controllers import ControllerCluster, command_path
+from testkit.products.store_commands import printed_by
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -46,3 +47,8 @@ async def test_they_elect_and_send_requests_on_in_tls_and_refuse_plain_tcp(tmp_p
             await plain.call(request, 5.0)
         plain.abort()
         await cluster.wait_group("c1", "orders", bool)
+        words = ["bench", "--workload=get-replica-info", "--duration=1s", "--groups=1", "--output=json"]
+        words += [f"--controllers={','.join(cluster.remoting_addresses)}", f"--cacert={authority.trust}"]
+        measured = await printed_by([command_path("controller-core"), *words])
+        assert measured["requests"] > 0
+        assert measured["errors"] == 0

@@ -1,10 +1,10 @@
-"""A machine that is no node: a network namespace on the bridge of the nodes, with load balancers of its own.
+"""A machine beside the nodes: a network namespace on the bridge of the nodes, with load balancers of its own.
 
     [outside] ---- wire ---- bridge ---- nodes
 
 A client inside it connects to a virtual address, and its kernel leads each new connection to a node, as a
 load balancer before the nodes would. So the address outside stays the same while nodes come and go.
-Connections stay where they were led.
+Connections stay where they began.
 
 Needs root, `ip`, `iptables` and `nsenter`; nothing of it outlives `remove`.
 """
@@ -48,7 +48,7 @@ class OutsideNetwork:
         """Make the namespace and connect it.
 
         Raises:
-            ProcessFailedError: this machine has no bridge to the node.
+            ProcessFailedError: this machine lacks a bridge to the node.
         """
         bridge = self._bridge()
         interface = ipaddress.ip_interface(self._address_of(bridge))

@@ -1,9 +1,7 @@
 """The commands of `ha-sidecar` that work on a store and end: `seed` and `verify`, run as by a person."""
 
 import asyncio
-import gc
 import json
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,12 +44,5 @@ async def printed_by(command: Sequence[str], statuses: Sequence[int] = (0,)) -> 
 
 
 async def status_in_thread(main: Callable[[Sequence[str]], int], *words: str) -> int:
-    """Run a program's main in a thread; return its exit status.
-
-    A command leaves the end of its connections in TLS to the end of its process, so they are collected here.
-    """
-    status = await asyncio.to_thread(main, words)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
-    return status
+    """Run a program's main in a thread; return its exit status."""
+    return await asyncio.to_thread(main, words)

@@ -74,11 +74,18 @@ class OldGroup:
     """Directories of brokers that are started as they were, and then as they will be."""
 
     def __init__(
-        self, jars: Path, directory: Path, name_server: NameServer, admin: Credentials | None = None
+        self,
+        jars: Path,
+        directory: Path,
+        name_server: NameServer,
+        admin: Credentials | None = None,
+        *,
+        tls: Path | None = None,
     ) -> None:
         """Take the jars, a directory for all, and the name server that runs.
 
-        With `admin`, brokers want signed requests, and all parts sign with this super user.
+        With `admin`, brokers want signed requests, and all parts sign with this super user. With `tls`, a
+        directory with authorities, commands dial in TLS only.
         """
         self.jars: Final = jars
         self.directory: Final = directory
@@ -87,6 +94,7 @@ class OldGroup:
         self.user: Final = None if admin is None else (admin.username, admin.password)
         self._access = {} if admin is None else _signed(admin)
         self._credentials: list[str] = []
+        self._tls = [] if tls is None else [f"--tls={tls}", "--tls-mode=enforcing"]
         settings: dict[str, str] = {}
         if admin is not None:
             files = write_credentials(directory / "credentials", admin)
@@ -154,7 +162,8 @@ class OldGroup:
     async def survey(self, *brokers: JavaBroker, unread: bool = False) -> dict[str, Any]:
         """Ask brokers what they say of themselves, until each answers."""
         asked = f"--brokers={','.join(broker.address for broker in brokers)}"
-        words = ["survey", "--output=json", asked, *(["--unread"] if unread else []), *self._credentials]
+        words = ["survey", "--output=json", asked, *(["--unread"] if unread else [])]
+        words += [*self._credentials, *self._tls]
         async with asyncio.timeout(BOOT_TIMEOUT_S):
             while True:
                 told = await printed_by([command_path("ha-sidecar"), *words])
@@ -180,7 +189,7 @@ class OldGroup:
         """Forbid writes, or allow them."""
         asked = f"--brokers={','.join(broker.address for broker in brokers)}"
         names = [f"--group={GROUP}", f"--name-servers={self.name_server.address}", "--output=json"]
-        words = ["permission", permission, *names, asked, *self._credentials]
+        words = ["permission", permission, *names, asked, *self._credentials, *self._tls]
         await printed_by([command_path("ha-sidecar"), *words])
 
     async def permissions(self) -> set[int]:

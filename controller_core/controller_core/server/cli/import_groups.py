@@ -24,6 +24,7 @@ from controller_core.server.cli.java_controllers import (
     JavaControllersError,
     known_groups,
 )
+from controller_core.tls.dialling import dial_trusting
 
 _PATH: Final = "/v1/import"
 _REFUSALS: Final = range(400, 500)
@@ -35,7 +36,10 @@ async def import_groups(arguments: Namespace) -> None:
 
     Raises:
         ClientError: something is in the way; the text says what, and whether it is done.
+        UnusableCertificatesError: the authorities of `--java-cacert` cannot be read.
     """
+    if arguments.java_cacert:
+        dial_trusting("--java-cacert", arguments.java_cacert, plain_allowed=True)
     try:
         controllers = JavaControllerGroup(arguments.java)
         try:

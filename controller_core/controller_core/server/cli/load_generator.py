@@ -29,6 +29,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import encode
 from controller_core.server.cli.load_connection import LoadConnection
+from controller_core.tls.dialling import process_tls
 
 WORKLOADS: Final = ("get-replica-info", "heartbeat", "register", "alter")
 CLUSTER: Final = "bench"
@@ -264,11 +265,12 @@ class _Run:
 
 
 async def _measure(plan: BenchPlan, leader: str, groups: list[_GroupState]) -> BenchResult:
-    loop = asyncio.get_running_loop()
+    loop, tls = asyncio.get_running_loop(), process_tls()
+    context = None if tls is None else tls.context
     lanes = [LoadConnection() for _ in range(plan.connections)]
     for lane, address in zip(lanes, cycle(plan.controllers if plan.spread else (leader,)), strict=False):
         host, _, port = address.rpartition(":")
-        await loop.create_connection(partial(_given, lane), host.strip("[]"), int(port))
+        await loop.create_connection(partial(_given, lane), host.strip("[]"), int(port), ssl=context)
     run = _Run(plan, groups, lanes)
     for lane in lanes:
         lane.on_answer, lane.on_lost = run.on_answer, run.lost

@@ -23,6 +23,7 @@ from controller_core.server.cli.load_generator import WORKLOADS, BenchError, Ben
 from controller_core.server.cli.route_front import MISUSES, add_route_front
 from controller_core.server.settings.config import InvalidSettingError, key_infos
 from controller_core.server.settings.keys import reference_lines
+from controller_core.tls.dialling import dial_trusting
 
 EXIT_LOG: Final = 3
 DEFAULT_SERVER: Final = "127.0.0.1:9880"
@@ -164,6 +165,13 @@ def _add_import(command: argparse.ArgumentParser) -> None:
         help=f"name servers that list the groups; {SEMICOLONS}",
     )
     command.add_argument(
+        "--java-cacert",
+        default="",
+        metavar="FILE",
+        help="authorities of RocketMQ's controllers and name servers, PEM: dial them in TLS first, and in "
+        "plain TCP where TLS is not answered (default: plain TCP)",
+    )
+    command.add_argument(
         "--silent-groups",
         action="extend",
         type=names,
@@ -218,6 +226,12 @@ def _add_bench(commands: Any) -> None:  # noqa: ANN401 - argparse names this typ
             metavar="N",
             help=f"{texts[key]} (default: {count})",
         )
+    bench.add_argument(
+        "--cacert",
+        default="",
+        metavar="FILE",
+        help="authorities of the controllers' certificates, PEM: dial in TLS only (default: plain TCP)",
+    )
     bench.add_argument("--spread", action="store_true", help=texts["spread"])
     add_output(bench)
     bench.set_defaults(carry_out=_bench)
@@ -254,6 +268,8 @@ def _inspect(parsed: argparse.Namespace) -> int:
 
 def _bench(parsed: argparse.Namespace) -> int:
     workloads = WORKLOADS if parsed.workload == "all" else (parsed.workload,)
+    if parsed.cacert:
+        dial_trusting("--cacert", parsed.cacert, plain_allowed=False)
     printer = RowPrinter(parsed.output)
     for workload in workloads:
         plan = BenchPlan(

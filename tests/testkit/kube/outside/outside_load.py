@@ -96,7 +96,7 @@ class OutsideLoad:
 
 
 async def _as_of_the_cluster(start: Callable[[], Awaitable[None]]) -> None:
-    """Start something; a failed process is told as what is wrong with the cluster, which a run survives."""
+    """Start something; report a failed process as a fault of the cluster, which a run survives."""
     try:
         await start()
     except ProcessFailedError as error:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -15,8 +16,12 @@ from controller_core.remoting.headers import GetMetaDataResponseHeader, GetNextB
 from controller_core.remoting.routes import ClusterInfo
 from controller_core.server.cli import java_controllers
 from controller_core.server.cli.main import main
+from controller_core.tls.dialling import dial_in_tls
+from controller_core.tls.serving import MemberTls, ServerTls
 from testkit.fakes.broker import FakeBroker
+from testkit.processes.certificates import Authority
 from testkit.products.one_controller import OneNode
+from testkit.products.store_commands import status_in_thread
 
 HOST = "127.0.0.1"
 
@@ -49,7 +54,7 @@ class ThreeJavaControllers:
         """Where the name server listens."""
         return f"{HOST}:{self.servers[3].port}"
 
-    async def start(self) -> None:
+    async def start(self, tls: ServerTls | None = None) -> None:
         """Listen."""
         for index in range(4):
 
@@ -58,7 +63,7 @@ class ThreeJavaControllers:
                     self.connections.release()
                 connection.on_request = lambda _connection, request: self._answer(index, request)
 
-            self.servers.append(await serve(HOST, 0, accept))
+            self.servers.append(await serve(HOST, 0, accept, tls=tls))
 
     async def looked_at(self, times: int) -> None:
         """Wait until the leader was connected to so many times more."""
@@ -117,9 +122,26 @@ async def _run(
     capsys: pytest.CaptureFixture[str], one: OneNode, java: ThreeJavaControllers, *more: str
 ) -> tuple[int, str, str]:
     arguments = ["import", "--server", one.http, "--from", ";".join(java.addresses)]
-    status = await asyncio.to_thread(main, [*arguments, "--name-servers", java.name_server, *more])
+    status = await status_in_thread(main, *arguments, "--name-servers", java.name_server, *more)
     printed = capsys.readouterr()
     return status, printed.out, printed.err
+
+
+async def test_controllers_in_tls_are_read_with_their_authorities(
+    one: OneNode, java: ThreeJavaControllers, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    await java.stop(0, 1, 2, 3)
+    java.servers.clear()
+    await java.start(MemberTls(authority.member("java"), "enforcing").server())
+    try:
+        status, _, _ = await _run(capsys, one, java, "--dry-run")
+        assert status == 1
+        status, out, err = await _run(capsys, one, java, "--dry-run", f"--java-cacert={authority.trust}")
+    finally:
+        dial_in_tls(None)
+    assert (status, err) == (0, "")
+    assert out.splitlines()[1] == "these groups can be imported"
 
 
 async def test_a_dry_run_shows_the_groups_and_changes_nothing(
