@@ -23,12 +23,14 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.header import Header
 from rocketmq_operator.api.names import ROTATE_ANNOTATION
 from rocketmq_operator.clients.brokers import BrokersClient
+from rocketmq_operator.plan.common.objects import Owner
+from rocketmq_operator.plan.credentials.inner_users import InnerUsers, credentials_secret
 from testkit.processes.credentials import write_credentials
 from testkit.products.signed_group import INNER, WAIT_S, SignedGroup, asking, known, refused
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings, read_back
 from testkit.rocketmq.processes import JavaBroker
-from testkit.worlds.metadata import WITH_USERS, MetadataWorld
+from testkit.worlds.metadata import API, WITH_USERS, MetadataWorld
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
@@ -55,7 +57,11 @@ class OperatedGroup:
         self._directory = directory
         self.world.put("RocketMQCluster", "main", WITH_USERS)
         self.world.kube.remove("BrokerGroup", "shop", "pay")
-        self.world.put_secret("main-broker-credentials", username=INNER.username, password=INNER.password)
+        for name_server in ("main-nameserver", "main-nameserver-0"):
+            self.world.kube.remove("Service", "shop", name_server)  # not the operator's own
+        uid = self.world.kube.objects["RocketMQCluster", "shop", "main"]["metadata"]["uid"]
+        owner = Owner(API, "RocketMQCluster", "main", "shop", uid)
+        self.world.kube.put(credentials_secret(owner, InnerUsers(INNER)))
         self.world.put_secret("keys", password=FIRST.password)
         self.world.brokers = BrokersClient()  # type: ignore[assignment]  # real ones in place of those in memory
 
@@ -112,13 +118,14 @@ class OperatedGroup:
 
     async def pass_until(self, done: Callable[[], bool]) -> None:
         """Make passes over the cluster until something holds."""
-        async with asyncio.timeout(WAIT_S):
-            while not done():
-                master = await self.group.master()
-                self.world.controllers.masters = {"orders": self.group.brokers[master].address}
-                self.world.controllers.slaves = {"orders": [self.group.brokers[1 - master].address]}
-                await self.world.one_pass(*CLUSTER)
-                await asyncio.sleep(0.2)
+        deadline_s = time.monotonic() + WAIT_S
+        while not done():
+            assert time.monotonic() < deadline_s, self.rotation()
+            master = await self.group.master()
+            self.world.controllers.masters = {"orders": self.group.brokers[master].address}
+            self.world.controllers.slaves = {"orders": [self.group.brokers[1 - master].address]}
+            await self.world.one_pass(*CLUSTER)
+            await asyncio.sleep(0.2)
 
     def rotation(self) -> str:
         """Return the message of the condition about the rotation."""
