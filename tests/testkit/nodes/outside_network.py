@@ -87,6 +87,9 @@ class OutsideNetwork:
         run(" ".join((*self.entering, words)))
 
     def _bridge(self) -> str:
+        for device in _json(f"ip -j addr show to {self._node}"):
+            if device.get("addr_info"):
+                return str(device["ifname"])  # the node is this machine
         (route,) = _json(f"ip -j route get {self._node}")
         if "gateway" in route:
             raise ProcessFailedError(f"{self._node} is not on a bridge of this machine")
