@@ -22,7 +22,8 @@ import org.apache.rocketmq.common.message.MessageExt;
  * <p>With --transactions it also commits transactions on a topic of their own and receives them, and writes down both.
  *
  * <p>Options, each followed by its value: --name-server, --topic, --output (needed), --transactions (an output too),
- * --poll-name-server-ms (the client's default is 30 s). It ends at SIGTERM.
+ * --poll-name-server-ms (the client's default is 30 s), --pull-delay-ms (after which a failed pull is repeated; its
+ * default is 1 s). It ends at SIGTERM.
  */
 public final class Consume {
     private static final long NS_PER_S = 1_000_000_000L;
@@ -96,6 +97,10 @@ public final class Consume {
         String pollMs = options.get("--poll-name-server-ms");
         if (pollMs != null) {
             consumer.setPollNameServerInterval(Integer.parseInt(pollMs));
+        }
+        String pullDelayMs = options.get("--pull-delay-ms");
+        if (pullDelayMs != null) {
+            consumer.getDefaultMQPushConsumerImpl().setPullTimeDelayMillsWhenException(Long.parseLong(pullDelayMs));
         }
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, "*");
