@@ -7,7 +7,8 @@ from typing import Final, Self
 
 from testkit.processes.process import ManagedProcess, ProcessFailedError
 from testkit.rocketmq.consumption import Received
-from testkit.rocketmq.load import compile_java, json_lines, with_class_path
+from testkit.rocketmq.java_programs import compile_java, with_class_path
+from testkit.rocketmq.load import json_lines
 from testkit.rocketmq.processes import java_command
 
 _START_TIMEOUT_S: Final = 150.0
@@ -34,7 +35,7 @@ class PushConsumers:
             jars: folder of one release's jars; the consumers are of that release.
             name_server: host:port, or several with `;` between.
             topic: must have messages, or get some.
-            directory: receives what came, and the log.
+            directory: receives the messages that came, and the log.
             poll_name_server_ms: how often they ask for routes (their default is 30,000).
             pull_delay_ms: after which time they repeat a failed pull (their default is 1,000).
         """
@@ -49,7 +50,7 @@ class PushConsumers:
         self.process: Final = ManagedProcess("push consumers", ["java"], directory / "consumers.log")
 
     def received(self) -> list[Received]:
-        """Return what came so far."""
+        """Return the messages that came so far."""
         return [Received.of(line) for line in json_lines(self._received)] if self._received.exists() else []
 
     async def __aenter__(self) -> Self:
