@@ -4,6 +4,8 @@
     DLedger   RocketMQ's default, which never waits for the disk; none of its settings does
     jRaft     RocketMQ's other choice; its default is its durable setting: synced before every acknowledgement
 
+`--only ours-in-tls` measures the requests of ours on ports that speak TLS only, beside any of these.
+
 Run it: `make bench-controller` (ROUNDS=3), or
 `python tests/bench/bench_controller.py [--rounds 1] [--only ours] [--what requests]`. Each round measures
 every kind once, in turn; the tables show the median of the rounds. Java's controllers first serve all
@@ -37,7 +39,14 @@ from controller_core.server.cli.load_generator import WORKLOADS
 from testkit.controller_bench import measures
 from testkit.controller_bench.growth import GrowthRow, measure_growth
 from testkit.controller_bench.measures import MeasureError, RequestLoad
-from testkit.controller_bench.subjects import OURS, SUBJECTS, RunningControllers, resident_mib, started
+from testkit.controller_bench.subjects import (
+    OURS,
+    OURS_IN_TLS,
+    SUBJECTS,
+    RunningControllers,
+    resident_mib,
+    started,
+)
 
 PARTS = ("requests", "follower-reads", "elections", "many-elections", "restart", "growth")
 READERS = {"the leader serves": False, "all three serve": True}
@@ -65,13 +74,15 @@ class Rounds:
         options = self._options
         with tempfile.TemporaryDirectory() as directory:
             async with started(subject, options.rocketmq, Path(directory)) as running:
-                if subject != OURS:
+                if subject not in {OURS, OURS_IN_TLS}:
                     await measures.warm_up(running, options.workload or WORKLOADS, options.java_warm_up)
                 if "requests" in options.what:
                     await self._requests(subject, running)
                 self._figures[subject, "memory", "MiB"].append(resident_mib(running.processes))
                 if "follower-reads" in options.what and subject == OURS:
                     await self._follower_reads(running)
+                if subject == OURS_IN_TLS:
+                    return
                 if "elections" in options.what:
                     await self._part(subject, "elections", measures.re_election(running, options.elections))
                 if "restart" in options.what:
@@ -197,7 +208,7 @@ def parsed() -> argparse.Namespace:
     again = "; may be given again"
     add: Callable[..., Any] = parser.add_argument
     add("--rounds", type=int, default=3, help="how often each kind is measured")
-    add("--only", action="append", choices=SUBJECTS, help="which controllers" + again)
+    add("--only", action="append", choices=(*SUBJECTS, OURS_IN_TLS), help="which controllers" + again)
     add("--what", action="append", choices=PARTS, help="which parts" + again)
     add("--workload", action="append", choices=WORKLOADS, help="which requests" + again)
     add("--rocketmq", default="5.5.0", metavar="VERSION", help="release of Java's controllers")

@@ -25,11 +25,13 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from testkit.kube import plain
+from testkit.kube.client_tls import IN_TLS, move_clients
+from testkit.kube.failover.placement import PLACEMENTS
 from testkit.kube.faulting import (
     AGAIN,
     CLIENTS,
@@ -37,6 +39,7 @@ from testkit.kube.faulting import (
     FAULTS,
     FREEZE,
     INSIDE,
+    LOAD,
     OUTSIDE,
     ROLL,
     THREADS,
@@ -47,9 +50,9 @@ from testkit.kube.faulting import (
 from testkit.kube.group import KubeGroup
 from testkit.kube.kubectl import Cluster, KubeError
 from testkit.kube.outside.listening import OutsideClients, outside_clients
-from testkit.kube.placement import PLACEMENTS
 from testkit.kube.release import NAMESPACE, ROCKETMQ_IMAGE, install, remove
 from testkit.kube.stack import tool
+from testkit.rocketmq.load import LoadSettings
 
 PROBLEMS_SHOWN_MAX = 5
 OUT = Path("out/bench_failover.jsonl")
@@ -67,10 +70,11 @@ Measure = Callable[[int], Awaitable[tuple[FaultCost, ...]]]
 class Records:
     """The file with a line for each run; it grows, so that an interrupted benchmark keeps its runs."""
 
-    def __init__(self, path: Path, threads: int) -> None:
-        """Take the file, whose folder is made, and the producer's threads."""
+    def __init__(self, path: Path, threads: int, *, tls: bool) -> None:
+        """Take the file, whose folder is made, the producer's threads, and whether clients are in TLS."""
         self._path = path
         self._threads = threads
+        self._tls = tls
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def add(self, cost: FaultCost) -> None:
@@ -79,6 +83,7 @@ class Records:
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "load_average": round(os.getloadavg()[0], 1),
             "threads": self._threads,
+            "tls": self._tls,
             "proxy_mode": os.environ.get("PROXY_MODE", ""),
             **asdict(cost),
         }
@@ -99,12 +104,14 @@ async def ours(
         return lambda number: measured_by_clients(
             *(group, image, name_server, fault, number),
             placement=placement,
-            threads=arguments.threads,
+            settings=load_settings(arguments),
             outside=outside,
             is_inside=INSIDE in arguments.clients,
         )
 
     try:
+        if arguments.tls:
+            await move_clients(cluster, group, "Enforcing", "enforcing")
         async with contextlib.AsyncExitStack() as stack:
             outside = None
             if OUTSIDE in arguments.clients:
@@ -121,6 +128,11 @@ async def ours(
     finally:
         if installed and not arguments.keep:
             await remove(cluster)
+
+
+def load_settings(arguments: argparse.Namespace) -> LoadSettings:
+    """Return how our producers run."""
+    return replace(LOAD, threads=arguments.threads, jvm=(IN_TLS,) if arguments.tls else ())
 
 
 async def beside(
@@ -167,7 +179,7 @@ async def _all(cases: dict[str, Measure], runs: int, records: Records) -> tuple[
 
 async def run(kubeconfig: Path, arguments: argparse.Namespace, faults: Sequence[str]) -> int:
     """Measure and print; return 1 if ours lost an acknowledged message or a run failed."""
-    records = Records(arguments.out, arguments.threads)
+    records = Records(arguments.out, arguments.threads, tls=arguments.tls)
     costs: list[FaultCost] = []
     problems = 0
     if arguments.runs:
@@ -307,6 +319,9 @@ def parser() -> argparse.ArgumentParser:
         choices=CLIENTS,
         default=[INSIDE],
         help=f"where the producers run, several in the same runs (default: {INSIDE})",
+    )
+    made.add_argument(
+        "--tls", action="store_true", help="let the group and its clients speak nothing but TLS"
     )
     made.add_argument(
         "--client-image",

@@ -5,13 +5,13 @@ plain TCP again, as the next tests expect it.
 """
 
 import base64
-import json
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
-from testkit.kube.kubectl import Cluster, until
+from testkit.kube.client_tls import IN_TLS, move_clients
+from testkit.kube.kubectl import until
 from testkit.kube.pods.load_pod import ONE_OF_EACH_THREAD, LoadPod
 from testkit.kube.release import ROCKETMQ_IMAGE, Release
 from testkit.rocketmq.load import LoadSettings
@@ -21,13 +21,9 @@ pytestmark = [
     pytest.mark.timeout(1_500),
 ]
 
-Json = dict[str, Any]
-MOVED_WITHIN_S: Final = 1_200.0
 RENEWED_WITHIN_S: Final = 240.0
 SECRET: Final = "main-member-tls"  # noqa: S105 - a Secret's name
 SENDS_PER_S: Final = 100
-ANNOTATION: Final = "rocketmq-ha.dev/clients-tls"
-SETS: Final = ("main-nameserver", "orders", "orders-log")
 
 
 @pytest.fixture
@@ -36,42 +32,15 @@ async def tls_load(release: Release, request: pytest.FixtureRequest) -> AsyncIte
     tried = getattr(request.node, "execution_count", 1)
     name = f"tls-{request.node.name.removeprefix('test_').replace('_', '-')[:30].rstrip('-')}-{tried}"
     pod = LoadPod(release.cluster, name, ROCKETMQ_IMAGE, "main-nameserver:9876", name)
-    settings = LoadSettings(threads=ONE_OF_EACH_THREAD, rate=SENDS_PER_S, jvm=("-Dtls.enable=true",))
+    settings = LoadSettings(threads=ONE_OF_EACH_THREAD, rate=SENDS_PER_S, jvm=(IN_TLS,))
     await pod.start(settings)
     yield pod
     await pod.remove()
 
 
-async def stage(cluster: Cluster) -> str:
-    """Return how far the cluster is."""
-    return str((await cluster.get("configmap", "main-trust"))["data"]["clients-tls"])
-
-
-def _is_at(live: Json, end: str) -> bool:
-    """Tell whether all pods of a StatefulSet are ready and at a stage."""
-    annotations = live["spec"]["template"]["metadata"].get("annotations") or {}
-    status = live["status"]
-    counts = {status.get("updatedReplicas"), status.get("readyReplicas"), live["spec"]["replicas"]}
-    return annotations.get(ANNOTATION, "disabled") == end and len(counts) == 1
-
-
 async def move(release: Release, clients: str, end: str) -> list[str]:
     """Set `spec.tls.clients`, wait until all pods have it, and return the stages on the way."""
-    cluster, seen = release.cluster, list[str]()
-    patch = json.dumps({"spec": {"tls": {"clients": clients}}})
-    await cluster.kubectl("patch", "rocketmqcluster", "main", "--type=merge", f"--patch={patch}")
-
-    async def is_there() -> bool:
-        now = await stage(cluster)
-        if now not in seen:
-            seen.append(now)
-        if now != end:
-            return False
-        sets = [await cluster.get("statefulset", name) for name in SETS]
-        return all(_is_at(one, end) for one in sets) and (await release.group.view()).whole
-
-    await until(f"the cluster is {end}", is_there, MOVED_WITHIN_S, poll_s=2.0)
-    return seen
+    return await move_clients(release.cluster, release.group, clients, end)
 
 
 async def test_clients_in_plain_tcp_do_not_notice_that_brokers_have_certificates(

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from testkit.kube.failover.placement import nodes_of_pods
 from testkit.kube.faulting import CUT, DELETE, FREEZE, KILL, NODE_FAULT_S, inject
 from testkit.kube.group import GroupView, KubeGroup
 from testkit.kube.kubectl import Cluster
 from testkit.kube.measurements import US_PER_S, bad_seconds, put_aside, sends, until_read, until_written
-from testkit.kube.placement import nodes_of_pods
 from testkit.kube.release import Release, measure
 from testkit.kube.reports import KubeReport, Row
 from testkit.kube.stack import tool, without_provisioner

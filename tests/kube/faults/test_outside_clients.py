@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from testkit.kube import stack
+from testkit.kube.failover.placement import nodes_of_pods
 from testkit.kube.faulting import DELETE, KILL, OUTSIDE, FaultCost, measured_by_clients
 from testkit.kube.kubectl import Json
 from testkit.kube.outside.listening import (
@@ -21,7 +22,6 @@ from testkit.kube.outside.listening import (
 )
 from testkit.kube.outside.load_balancers import LoadBalancerController
 from testkit.kube.outside.outside_load import OutsideLoad
-from testkit.kube.placement import nodes_of_pods
 from testkit.kube.pods.load_pod import FAILOVER_GAP_S_MAX, LoadPod, failures
 from testkit.kube.release import ROCKETMQ_IMAGE, Release
 from testkit.nodes.outside_network import VIRTUAL, OutsideNetwork, outside_network

@@ -11,8 +11,8 @@ from typing import Final
 import pytest
 
 from testkit.kube import stack
+from testkit.kube.failover.placement import nodes_of_pods
 from testkit.kube.kubectl import until
-from testkit.kube.placement import nodes_of_pods
 from testkit.kube.pods.load_pod import LoadPod
 from testkit.kube.release import ROCKETMQ_IMAGE, Release, as_shown, shown_commands
 from testkit.rocketmq.load import LoadSettings

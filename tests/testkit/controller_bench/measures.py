@@ -46,6 +46,7 @@ async def requests(running: RunningControllers, workload: str, load: RequestLoad
         *("--duration", f"{load.seconds}s", "--groups", str(load.groups)),
         *("--in-flight", str(load.in_flight), "--warm-up", f"{load.warm_up_s}s"),
         *("--connections", str(load.connections), *(("--spread",) if load.spread else ())),
+        *(() if running.trust is None else ("--cacert", str(running.trust))),
         stdout=asyncio.subprocess.PIPE,
     )
     printed, _ = await process.communicate()

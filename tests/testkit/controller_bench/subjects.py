@@ -8,35 +8,57 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from testkit.processes.certificates import Authority
 from testkit.processes.process import ManagedProcess
 from testkit.products.controllers import ControllerCluster
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.java_controllers import JavaConsensus, JavaControllers
 
 OURS: Final = "ours"
+OURS_IN_TLS: Final = "ours-in-tls"
+"""Ours on ports that speak TLS only; only requests are measured there."""
 SUBJECTS: Final = (OURS, JavaConsensus.DLEDGER, JavaConsensus.JRAFT)
 _MIB: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class RunningControllers:
-    """Controllers that serve; `http_addresses` is empty for Java's."""
+    """Controllers that serve; `http_addresses` is empty for Java's, `trust` without TLS."""
 
     addresses: Sequence[str]
     processes: Sequence[ManagedProcess]
     http_addresses: Sequence[str] = ()
+    trust: Path | None = None
 
 
 @contextlib.asynccontextmanager
 async def started(subject: str, version: str, directory: Path) -> AsyncIterator[RunningControllers]:
     """Run three controllers of a kind; `version` is the release of Java's."""
-    if subject == OURS:
-        async with ControllerCluster(directory) as cluster:
+    if subject in {OURS, OURS_IN_TLS}:
+        authority = Authority(directory) if subject == OURS_IN_TLS else None
+        settings = {} if authority is None else _tls_settings(authority)
+        async with ControllerCluster(directory, settings=settings) as cluster:
             await cluster.wait_leader()
-            yield RunningControllers(cluster.remoting_addresses, cluster.processes, cluster.http_addresses)
+            trust = None if authority is None else authority.trust
+            yield RunningControllers(
+                cluster.remoting_addresses, cluster.processes, cluster.http_addresses, trust
+            )
         return
     async with JavaControllers(await jars(version), directory, JavaConsensus(subject)) as controllers:
         yield RunningControllers(controllers.addresses, controllers.processes)
+
+
+def _tls_settings(authority: Authority) -> dict[str, str]:
+    """Return what lets controllers speak nothing but TLS, with each other too."""
+    pair = authority.sign("controller")
+    server = {"certPath": str(pair.cert), "keyPath": str(pair.key), "trustCertPath": str(authority.trust)}
+    peers = {"peerTlsCertPath": server["certPath"], "peerTlsKeyPath": server["keyPath"]}
+    return {
+        "tls.server.mode": "enforcing",
+        **{f"tls.server.{key}": value for key, value in server.items()},
+        **peers,
+        "peerTlsTrustCertPath": server["trustCertPath"],
+    }
 
 
 def cpu_s(process: ManagedProcess) -> float:

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from testkit.kube.failover.phases import EndpointWatch, held_phases, ms, phases_of
+from testkit.kube.failover.placement import lost_with, nodes_of_pods, place
 from testkit.kube.group import GroupView, KubeGroup
 from testkit.kube.kubectl import Cluster
 from testkit.kube.outside.listening import OutsideClients
-from testkit.kube.placement import lost_with, nodes_of_pods, place
 from testkit.kube.plain import NAME_SERVER, PlainGroup
 from testkit.kube.pods.consumer_pod import ConsumerPod
 from testkit.kube.pods.load_pod import LoadPod
@@ -52,6 +52,8 @@ BEFORE_S: Final = 4.0
 AFTER_S: Final = 8.0
 RATE: Final = 200
 THREADS: Final = 4
+LOAD: Final = LoadSettings(threads=THREADS, rate=RATE)
+"""Threads that each wait for their answer."""
 _THREADS_KEY: Final = "sendMessageThreadPoolNums"
 _NS_PER_S: Final = 1_000_000_000
 
@@ -118,7 +120,7 @@ async def measured_by_clients(
     number: int,
     *,
     placement: str = "",
-    threads: int = THREADS,
+    settings: LoadSettings = LOAD,
     outside: OutsideClients | None = None,
     is_inside: bool = True,
 ) -> tuple[FaultCost, ...]:
@@ -133,7 +135,7 @@ async def measured_by_clients(
         fault: one of `FAULTS`.
         number: of the run, for the names of its pods and topic.
         placement: the part that runs on the master's node; empty for any.
-        threads: of each producer, each waiting for its answer.
+        settings: of each producer.
         outside: where a client outside runs; None without one.
         is_inside: whether clients run in pods.
 
@@ -150,9 +152,9 @@ async def measured_by_clients(
     name = f"load-{fault}-{number}"
     loads: dict[str, AbstractAsyncContextManager[_Clients]] = {}
     if is_inside:
-        loads[INSIDE] = _client(group.cluster, image, name_server, name, elsewhere, threads)
+        loads[INSIDE] = _client(group.cluster, image, name_server, name, elsewhere, settings)
     if outside is not None:
-        loads[OUTSIDE] = _outside(outside, name, elsewhere, threads)
+        loads[OUTSIDE] = _outside(outside, name, elsewhere, settings)
     async with _all(loads) as clients:
         if fault == AGAIN:
             await asyncio.sleep(BEFORE_S)
@@ -263,25 +265,26 @@ async def _all(loads: dict[str, AbstractAsyncContextManager[_Clients]]) -> Async
 
 
 @contextlib.asynccontextmanager
-async def _outside(outside: OutsideClients, name: str, node: str, threads: int) -> AsyncIterator[_Clients]:
+async def _outside(
+    outside: OutsideClients, name: str, node: str, settings: LoadSettings
+) -> AsyncIterator[_Clients]:
     """Run the load outside, on a topic of its own, led to a node."""
     outside.lead_to(node)
-    async with outside.load(f"{name}-outside", LoadSettings(threads=threads, rate=RATE)) as load:
+    async with outside.load(f"{name}-outside", settings) as load:
         yield _Clients(load, None)
 
 
 @contextlib.asynccontextmanager
 async def _client(
-    cluster: Cluster, image: str, name_server: str, name: str, node: str, threads: int = THREADS
+    cluster: Cluster, image: str, name_server: str, name: str, node: str, settings: LoadSettings = LOAD
 ) -> AsyncIterator[_Clients]:
     """Run the load and the consumers, in pods and on a topic of this name, on a node."""
     load = LoadPod(cluster, name, image, name_server, name)
     consumers = ConsumerPod(cluster, f"{name}-consumers", image, name_server, name)
-    settings = LoadSettings(threads=threads, rate=RATE)
     selector = {"kubernetes.io/hostname": node}
     try:
         await load.start(settings, node_selector=selector)
-        await consumers.start(selector)
+        await consumers.start(selector, jvm=settings.jvm)
         yield _Clients(load, consumers)
     finally:
         await load.remove()

@@ -6,6 +6,7 @@ Two receive the topic of the load, one receives transactions that the same progr
 import asyncio
 import json
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 from testkit.kube.kubectl import Cluster, Json, KubeError, until
@@ -33,11 +34,16 @@ class ConsumerPod:
         self._name_server: Final = name_server
         self._topic: Final = topic
 
-    async def start(self, node_selector: Json | None = None) -> None:
-        """Start them and wait until both receive; the topic must have messages."""
+    async def start(self, node_selector: Json | None = None, *, jvm: Sequence[str] = ()) -> None:
+        """Start them and wait until both receive; the topic must have messages.
+
+        Args:
+            node_selector: where the pod must run.
+            jvm: further options of the JVM.
+        """
         classes = await compile_java(await jars())
         script = (
-            f"{_JAVA} Consume --name-server '{self._name_server}' --topic {self._topic} "
+            f"{' '.join((_JAVA, *jvm))} Consume --name-server '{self._name_server}' --topic {self._topic} "
             f"--output {_RECEIVED} --transactions {_TRANSACTIONS} & wait $!; exec sleep 3600"
         )
         await self._cluster.apply(*client_objects(self._name, self._image, classes, script, node_selector))
