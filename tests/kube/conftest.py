@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -96,7 +97,8 @@ async def load(release: Release, request: pytest.FixtureRequest) -> AsyncIterato
     """Send from an unmodified Java producer on its defaults, in a pod of its own, to a topic of its own."""
     # Counted by the plugin that runs a test again: what the first try left must not be met.
     tried = getattr(request.node, "execution_count", 1)
-    name = f"{request.node.name.removeprefix('test_').replace('_', '-')[:38].rstrip('-')}-{tried}"
+    test = re.sub("[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())
+    name = f"{test[:38].rstrip('-')}-{tried}"
     pod = LoadPod(release.cluster, name, ROCKETMQ_IMAGE, "main-nameserver:9876", name)
     await pod.start(LoadSettings(threads=ONE_OF_EACH_THREAD, rate=SENDS_A_SECOND))
     yield pod

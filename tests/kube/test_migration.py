@@ -43,6 +43,7 @@ SENT_WITHIN_S = 120.0
 MIGRATED_WITHIN_S = 900.0
 REMOVED_WITHIN_S = 240.0
 NEW_NAME_SERVERS = "main-nameserver:9876"
+_ACCESS = ("--credentials-secret", "--trust-config-map")
 
 
 def _shown() -> list[str]:
@@ -58,8 +59,7 @@ def _migrate(*wanted: str) -> list[str]:
         shlex.split(line)[2:]
         for line in _shown()
         if " rmqha migrate " in line
-        and "--path dledger" not in line
-        and "--credentials-secret" not in line
+        and not any(option in line for option in ("--path dledger", *_ACCESS))
         and marks & set(line.split()) == set(wanted)
     ]
     assert len(found) == 1, (wanted, found)
@@ -72,9 +72,7 @@ def _migrate(*wanted: str) -> list[str]:
 async def shop(release: Release) -> AsyncIterator[Cluster]:
     """A namespace under the restricted profile with a cluster of ours, which the operator looks after."""
     cluster = Cluster(release.cluster.kubeconfig, SHOP)
-    look_everywhere, *others = [
-        line for line in _shown() if " rmqha " not in line and " create secret " not in line
-    ]
+    look_everywhere, *others = [line for line in _shown() if " rmqha " not in line and " create " not in line]
     await as_shown(release.cluster, look_everywhere)
     deployment = "deployment/rocketmq-ha-operator"
     await release.cluster.kubectl("rollout", "status", deployment, "--timeout=120s", timeout_s=130.0)
