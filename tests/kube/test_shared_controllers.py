@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 import pytest
@@ -134,6 +134,20 @@ async def test_a_group_with_external_name_servers_and_shared_controllers_serves(
     await second.cluster.kubectl("delete", "brokergroup/ledger", "rmqc/third", timeout_s=READY_WITHIN_S)
 
 
+@pytest.fixture
+async def may_lend(release: Release) -> AsyncIterator[None]:
+    """Let the operator keep the Secrets of the cluster `lender`."""
+    await _set_clusters(release, "main,lender")
+    yield
+    await _set_clusters(release, "main")
+
+
+async def _set_clusters(release: Release, clusters: str) -> None:
+    upgrade = "helm -n rocketmq upgrade rocketmq-ha charts/rocketmq-ha --reuse-values"
+    await as_shown(release.cluster, f"{upgrade} --set 'operator.clusters={{{clusters}}}'")
+
+
+@pytest.mark.usefixtures("may_lend")
 async def test_the_deletion_of_controllers_in_use_is_held_until_nobody_uses_them(second: KubeGroup) -> None:
     cluster = second.cluster
     lender = {
