@@ -25,6 +25,12 @@ from typing import Final
 
 LOOK_S: Final = 0.05
 """How often it looks at the clock; part of the lease's margin (`ha_sidecar.decisions.write_lease`)."""
+ASK_AGAIN_LOOKS: Final = 20
+"""After so many looks without an answer it asks again, and then after twice as many.
+
+A read of bash whose time ends as it takes the last byte of a line loses that line. A companion that is frozen
+answers all questions when it goes on, so they must be few.
+"""
 TAKE_BASH: Final = """if [ -z "${BASH_VERSION:-}" ] && [ -f "$0" ] && command -v bash >/dev/null; then
   exec bash "$0"
 fi
@@ -44,7 +50,7 @@ def lease_guard(port: int) -> str:
     """
     return f"""hold_lease() {{
   broker=$!
-  until='' mark='' stopped='' ending='' connected='' asked=''
+  until='' mark='' stopped='' ending='' connected='' asked='' looks={ASK_AGAIN_LOOKS}
   trap '' PIPE
   trap 'ending=1; stop' TERM INT
   while kill -0 "$broker" 2>/dev/null; do
@@ -70,10 +76,10 @@ def lease_guard(port: int) -> str:
       fi
     fi
     if [ -z "$asked" ]; then
-      if printf '%s %s\\n' "$now" "$mark" 2>/dev/null >&3; then asked=1; else connected=''; continue; fi
+      if printf '%s %s\\n' "$now" "$mark" 2>/dev/null >&3; then asked=$looks; else connected=''; continue; fi
     fi
     if read -r -t {LOOK_S} word value rest <&3; then
-      asked=''
+      asked='' looks={ASK_AGAIN_LOOKS}
       case $word in
         free) until='' mark='' ;;
         until) until=$value mark=$rest ;;
@@ -83,6 +89,9 @@ def lease_guard(port: int) -> str:
       read -r -t {LOOK_S} rest <&3 || [ $? -gt 128 ] || connected=''
     elif [ $? -le 128 ]; then
       connected=''
+    else
+      asked=$((asked - 1))
+      if [ "$asked" -eq 0 ]; then asked='' looks=$((looks * 2)); fi
     fi
     if [ -z "$connected" ]; then exec 3>&-; fi
   done

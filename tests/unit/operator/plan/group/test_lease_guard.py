@@ -29,6 +29,7 @@ class GuardedLoop:
         self.asked: asyncio.Queue[str] = asyncio.Queue()
         self.times: list[int] = []
         self.answer = "wait"
+        self.unanswered = 0
         self._script = script
         self._writers: list[asyncio.StreamWriter] = []
         self._server: asyncio.Server | None = None
@@ -58,6 +59,9 @@ class GuardedLoop:
             if is_first:
                 self.asked.put_nowait(mark)
                 is_first = False
+            if self.unanswered:
+                self.unanswered -= 1
+                continue
             writer.write(self.answer.encode() + b"\n")
 
     def say(self, line: str) -> None:
@@ -170,6 +174,17 @@ async def test_a_broker_that_was_replaced_ends_only_if_it_stands_still(guarded: 
     await guarded.wait(STOPPED)
     guarded.say("replaced 1.2")
     await guarded.wait(ENDED)
+    assert await guarded.end() == 0
+
+
+async def test_an_answer_that_is_lost_is_asked_for_again(guarded: GuardedLoop) -> None:
+    await guarded.serve()
+    guarded.say(f"until {uptime_cs(-1)} 1.2")
+    await guarded.wait(STOPPED)
+    guarded.unanswered = 1
+    guarded.say("replaced 1.2")
+    await guarded.wait(ENDED)
+    assert guarded.unanswered == 0
     assert await guarded.end() == 0
 
 
