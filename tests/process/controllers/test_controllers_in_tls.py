@@ -11,7 +11,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ApplyBrokerIdRequestHeader
 from controller_core.tls.dialling import ClientTls
-from testkit.processes.certificates import Authority
+from testkit.processes.certificates import Authority, controllers_in_tls
 from testkit.products.controllers import ControllerCluster, command_path
 from testkit.products.store_commands import printed_by
 
@@ -22,17 +22,7 @@ SERVED_WITHIN_S = 60.0
 
 async def test_they_elect_and_send_requests_on_in_tls_and_refuse_plain_tcp(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
-    pair = authority.sign("controller")
-    settings = {
-        "tls.server.mode": "enforcing",
-        "tls.server.certPath": str(pair.cert),
-        "tls.server.keyPath": str(pair.key),
-        "tls.server.trustCertPath": str(authority.trust),
-        "peerTlsCertPath": str(pair.cert),
-        "peerTlsKeyPath": str(pair.key),
-        "peerTlsTrustCertPath": str(authority.trust),
-    }
-    async with ControllerCluster(tmp_path, 3, settings=settings) as cluster:
+    async with ControllerCluster(tmp_path, 3, settings=controllers_in_tls(authority)) as cluster:
         leader = await cluster.wait_leader()
         header = ApplyBrokerIdRequestHeader("c1", "orders", 1, "127.0.0.1:1;1")
         request = RemotingCommand.request(RequestCode.CONTROLLER_APPLY_BROKER_ID, header.to_ext())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from testkit.processes.certificates import Authority
+from testkit.processes.certificates import Authority, controllers_in_tls
 from testkit.processes.process import ManagedProcess
 from testkit.products.controllers import ControllerCluster
 from testkit.rocketmq.jars import jars
@@ -36,7 +36,7 @@ async def started(subject: str, version: str, directory: Path) -> AsyncIterator[
     """Run three controllers of a kind; `version` is the release of Java's."""
     if subject in {OURS, OURS_IN_TLS}:
         authority = Authority(directory) if subject == OURS_IN_TLS else None
-        settings = {} if authority is None else _tls_settings(authority)
+        settings = {} if authority is None else controllers_in_tls(authority)
         async with ControllerCluster(directory, settings=settings) as cluster:
             await cluster.wait_leader()
             trust = None if authority is None else authority.trust
@@ -46,19 +46,6 @@ async def started(subject: str, version: str, directory: Path) -> AsyncIterator[
         return
     async with JavaControllers(await jars(version), directory, JavaConsensus(subject)) as controllers:
         yield RunningControllers(controllers.addresses, controllers.processes)
-
-
-def _tls_settings(authority: Authority) -> dict[str, str]:
-    """Return what lets controllers speak nothing but TLS, with each other too."""
-    pair = authority.sign("controller")
-    server = {"certPath": str(pair.cert), "keyPath": str(pair.key), "trustCertPath": str(authority.trust)}
-    peers = {"peerTlsCertPath": server["certPath"], "peerTlsKeyPath": server["keyPath"]}
-    return {
-        "tls.server.mode": "enforcing",
-        **{f"tls.server.{key}": value for key, value in server.items()},
-        **peers,
-        "peerTlsTrustCertPath": server["trustCertPath"],
-    }
 
 
 def cpu_s(process: ManagedProcess) -> float:

@@ -1,12 +1,11 @@
 """Move a cluster to TLS with its clients, or back, and wait until all its pods have the last stage."""
 
 import json
-from typing import Any, Final
+from typing import Final
 
 from testkit.kube.group import KubeGroup
-from testkit.kube.kubectl import Cluster, until
+from testkit.kube.kubectl import Cluster, Json, until
 
-Json = dict[str, Any]
 IN_TLS: Final = "-Dtls.enable=true"
 """The option of a JVM with which an unmodified client dials in TLS."""
 _MOVED_WITHIN_S: Final = 1_200.0

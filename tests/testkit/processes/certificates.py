@@ -97,6 +97,20 @@ class Authority:
         )
 
 
+def controllers_in_tls(authority: Authority) -> dict[str, str]:
+    """Return settings of controllers that speak TLS only, with each other by certificates on both ends."""
+    pair = authority.sign("controller")
+    return {
+        "tls.server.mode": "enforcing",
+        "tls.server.certPath": str(pair.cert),
+        "tls.server.keyPath": str(pair.key),
+        "tls.server.trustCertPath": str(authority.trust),
+        "peerTlsCertPath": str(pair.cert),
+        "peerTlsKeyPath": str(pair.key),
+        "peerTlsTrustCertPath": str(authority.trust),
+    }
+
+
 def _host(text: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(text))

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Final
 
-from rocketmq_operator.api.cluster import ClientsTls, TlsSpec
+from rocketmq_operator.api.cluster import TlsSpec
 from rocketmq_operator.api.names import CHANGED_ANNOTATION
 from rocketmq_operator.clients.api import Json, KubeApi
 from rocketmq_operator.clients.certificates import CertificateError, CertifiedKey, check_authority, facts
@@ -20,7 +20,7 @@ from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import Live
 from rocketmq_operator.plan.common.observation import parse_time
 from rocketmq_operator.plan.pods.observed import ObservedPod
-from rocketmq_operator.plan.tls.clients import ClientsStage
+from rocketmq_operator.plan.tls.clients import ClientsStage, is_in_tls
 from rocketmq_operator.plan.tls.controllers import TRUST_KEY, TlsMode, tls_mode
 from rocketmq_operator.plan.tls.observed import CertificateFacts, ObservedAuthority, ObservedTls
 
@@ -42,8 +42,7 @@ def wanted_certificates(
         stage: how far TLS with clients is.
     """
     mode = tls_mode(spec, live, pods, is_needed=stage.has_certificates)
-    is_asked_for = spec.clients is not ClientsTls.DISABLED
-    return mode is not TlsMode.DISABLED, stage.has_certificates or is_asked_for
+    return mode is not TlsMode.DISABLED, is_in_tls(spec, stage)
 
 
 async def observe_tls(

@@ -1,6 +1,5 @@
 """TLS of an observed cluster with its clients: its stage, and the certificates that its pods need."""
 
-from rocketmq_operator.api.cluster import ClientsTls
 from rocketmq_operator.api.names import COMPONENT_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.cluster.children import NAME_SERVER
@@ -16,6 +15,7 @@ from rocketmq_operator.plan.tls.clients import (
     ClientsStage,
     group_certificates,
     is_at,
+    is_in_tls,
     next_stage,
     published_stage,
     shared_certificate,
@@ -59,14 +59,13 @@ def wanted_stage(observed: ObservedCluster, mode: TlsMode) -> ClientsStage:
 
 def client_authorities(observed: ObservedCluster, stage: ClientsStage) -> str:
     """Return the authorities that clients need, PEM: all that are trusted; empty without TLS for clients."""
-    is_asked_for = observed.spec.tls.clients is not ClientsTls.DISABLED
-    return observed.tls.bundle if is_asked_for or stage.has_certificates else ""
+    return observed.tls.bundle if is_in_tls(observed.spec.tls, stage) else ""
 
 
 def member_hosts(observed: ObservedCluster) -> dict[str, frozenset[str]]:
     """Return the hosts of the certificates for clients, by entry; empty without TLS for them."""
     owner, spec = observed.owner, observed.spec
-    if spec.tls.clients is ClientsTls.DISABLED and not live_stage(observed).has_certificates:
+    if not is_in_tls(spec.tls, live_stage(observed)):
         return {}
     found = group_certificates(observed.group_services.values(), owner.namespace)
     services = [live for key, live in observed.children.items() if key.kind == "Service"]

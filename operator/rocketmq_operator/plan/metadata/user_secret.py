@@ -10,7 +10,7 @@ from typing import Final
 
 from controller_core.tls.files import TRUST_FILE
 from rocketmq_operator.api.access.user import UserSpec
-from rocketmq_operator.api.cluster import ClientsTls, RocketMQClusterSpec
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import DeletionPolicy
 from rocketmq_operator.api.names import CLUSTER_LABEL, USER_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
@@ -26,7 +26,7 @@ from rocketmq_operator.plan.common.objects import (
     covers,
     is_ours,
 )
-from rocketmq_operator.plan.tls.clients import published_stage
+from rocketmq_operator.plan.tls.clients import is_in_tls, published_stage
 
 PASSWORD_LENGTH_MAX: Final = 256
 
@@ -91,9 +91,7 @@ def user_secret(
     if cluster.proxy.mode is not ProxyMode.NONE:
         values["grpcEndpoints"] = f"{names.proxies(spec.cluster)}.{where}.svc:{names.PROXY_GRPC_PORT}"
     authorities = ((trust or {}).get("data") or {}).get(TRUST_FILE, "")
-    if authorities and (
-        cluster.tls.clients is not ClientsTls.DISABLED or published_stage(trust, ()).has_certificates
-    ):
+    if authorities and is_in_tls(cluster.tls, published_stage(trust, ())):
         values[TRUST_FILE] = authorities
     made = child(
         owner,

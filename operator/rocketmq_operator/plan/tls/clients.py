@@ -94,6 +94,11 @@ def next_stage(
     return _ORDER[at + (1 if target > at else -1)]
 
 
+def is_in_tls(spec: TlsSpec, stage: ClientsStage) -> bool:
+    """Tell whether clients need authorities: the spec wants TLS with them, or it has not ended yet."""
+    return spec.clients is not ClientsTls.DISABLED or stage.has_certificates
+
+
 def published_stage(trust: Live | None, sets: Iterable[Live]) -> ClientsStage:
     """Return the stage in the ConfigMap of authorities, else the highest of the pods' templates."""
     text = ((trust or {}).get("data") or {}).get(STAGE_KEY)
