@@ -35,6 +35,7 @@ class AnsweringBroker(FakeBroker):
 
     Attributes:
         is_master: what it takes itself for.
+        has_role: whether the controllers have given it a role since it started.
         tells_its_epochs: whether it answers request 1007.
         slaves: what it says of its slaves while it is master; with none they are caught up
             while its writes are stopped.
@@ -48,6 +49,7 @@ class AnsweringBroker(FakeBroker):
     """
 
     is_master = False
+    has_role = True
     tells_its_epochs = True
     is_log_replica = False
     slaves: tuple[HAConnectionRuntimeInfo, ...] = ()
@@ -116,7 +118,7 @@ class AnsweringBroker(FakeBroker):
         return HARuntimeInfo(
             HAClientRuntimeInfo(),
             slaves,
-            sum(slave.in_sync for slave in slaves),
+            sum(slave.in_sync for slave in slaves) if self.has_role else -1,
             self.is_master,
             self.max_offset,
         )

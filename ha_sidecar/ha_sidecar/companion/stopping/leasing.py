@@ -10,7 +10,7 @@ answer, if any. The answer is one of these lines:
 
 | line | meaning |
 |---|---|
-| `free` | the broker is not master, or not known to be: it runs |
+| `free` | the broker is not master, has no role yet, or is not known: it runs |
 | `until TIME MARK` | the master may run until this time of the guard's clock; the mark says as what |
 | `replaced MARK` | a broker that is stopped ends (SIGKILL): another is master, or it is given up |
 | `wait` | nothing new: the last answer still counts |
@@ -23,7 +23,12 @@ answer while it is stopped, was master.
 Questions: the companion asks the broker for its role over loopback. It asks a master's controllers for its
 lease (1005), each on its own, and for the group's master (1006).
 
-Source: `decisions.write_lease` for the rule.
+A broker that starts takes itself for the master (907) until the controllers give it a role. It takes no write
+before that, and the controllers may still take it for dead. So it is free: its set of replicas in sync, which
+comes with the role, is empty.
+
+Source: `decisions.write_lease` for the rule; ReplicasManager.java, AutoSwitchHAService.java (getRuntimeInfo,
+`inSyncSlaveNums` is the size of the set less one) 5.5.0.
 """
 
 import asyncio
@@ -209,7 +214,7 @@ class Leasing:
 
     async def _ask_role(self) -> None:
         status = HARuntimeInfo.decode((await self._broker.ask(RequestCode.GET_BROKER_HA_STATUS)).body)
-        if not status.master:
+        if not status.master or status.in_sync_slave_nums < 0:
             self._set_mark(None)
             return
         if not self._address:
@@ -239,8 +244,13 @@ class Leasing:
                     self._mark = replace(self._mark, broker_id=self._own_id())
             except (ControllersUnavailableError, AskError, RemotingProtocolError, TimeoutError) as error:
                 _log.debug("controllers: %s", error)
-            is_urgent = self._group is None or (self._mark is not None and self._has_lapsed)
-            await asyncio.sleep(ROUND_S if is_urgent else GROUP_S)
+            await asyncio.sleep(ROUND_S if self._is_urgent() else GROUP_S)
+
+    def _is_urgent(self) -> bool:
+        """Say whether the lease waits for the controllers' word on the group."""
+        if self._group is None:
+            return True
+        return self._mark is not None and (self._has_lapsed or not self._mark.broker_id)
 
     async def _watch_controller(self, address: str) -> None:
         while True:

@@ -16,6 +16,7 @@ from ha_sidecar.common.options import ConfigError
 from ha_sidecar.companion.config import CompanionConfig, from_texts
 from ha_sidecar.companion.stopping import leasing
 from ha_sidecar.companion.stopping.leasing import Leasing
+from ha_sidecar.decisions.broker_facts import GroupFacts
 from ha_sidecar.decisions.write_lease import MasterMark
 from testkit.processes.ports import free_port
 
@@ -133,6 +134,28 @@ async def test_a_slave_is_free(answering_group: Any) -> None:
     async with guarded(answering_group.config(slave, lease_port=free_port())) as (guard, _):
         for _ in range(3):
             assert await guard.wait(bool) == "free"
+
+
+async def test_a_broker_is_free_until_the_controllers_give_it_a_role(answering_group: Any) -> None:
+    starting = await answering_group.add()
+    starting.has_role = False
+    async with guarded(answering_group.config(starting, lease_port=free_port())) as (guard, _):
+        for _ in range(3):
+            assert await guard.wait(bool) == "free"
+        starting.has_role = True
+        await guard.wait(is_lease)
+
+
+async def test_the_group_is_asked_often_while_a_masters_id_is_unknown(answering_group: Any) -> None:
+    master = await answering_group.add()
+    config = answering_group.config(master, lease_port=free_port())
+    asked = Leasing(config, Controllers(config.controllers), EventLog("c1", "b1"))
+    asked._group = GroupFacts(None, None, 0, (), ())
+    assert not asked._is_urgent()
+    asked._set_mark(MasterMark(0, 1))
+    assert asked._is_urgent()
+    asked._mark = MasterMark(master.broker_id, 1)
+    assert not asked._is_urgent()
 
 
 async def test_a_lease_runs_out_in_silence_and_comes_back_with_the_controllers(
