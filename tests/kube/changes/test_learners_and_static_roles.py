@@ -16,6 +16,7 @@ pytestmark = [
 
 WITHIN_S = 300.0
 STATIC = "classic"
+GROUP_LABEL = "rocketmq-ha.dev/group"
 
 
 async def _change(release: Release, name: str, spec: Json) -> None:
@@ -50,8 +51,8 @@ async def test_a_learner_follows_and_is_not_elected(release: Release, load: Load
         await _change(release, "orders", {"learners": None})
 
     async def gone() -> bool:
-        names = [pod["metadata"]["name"] for pod in await release.cluster.find("pods")]
-        return not [name for name in names if "learner" in name]
+        pods = await release.cluster.find("pods", f"{GROUP_LABEL}={group.name}")
+        return not [pod for pod in pods if "learner" in pod["metadata"]["name"]]
 
     await until("the learner has gone", gone, WITHIN_S)
     claims = [one["metadata"]["name"] for one in await release.cluster.find("pvc")]
@@ -95,7 +96,7 @@ async def test_a_static_group_serves_and_changes_to_controllers(release: Release
         await sender.remove()
     finally:
         await cluster.kubectl("delete", "brokergroup", STATIC, timeout_s=240.0)
-        await cluster.kubectl("delete", "pvc", "-l", f"rocketmq-ha.dev/group={STATIC}", timeout_s=240.0)
+        await cluster.kubectl("delete", "pvc", "-l", f"{GROUP_LABEL}={STATIC}", timeout_s=240.0)
 
 
 async def _conditions(release: Release) -> list[Json]:
