@@ -94,7 +94,7 @@ bench-controller: .venv/.ready ## measure our controllers and Java's in ROUNDS=3
 bench: bench-controller ## the same as bench-controller
 
 bench-clients: RUNS = 1
-bench-clients: .venv/.ready ## measure what a change of master costs clients of CLIENTS="4.9.7 5.1.1 5.2.0 5.5.0" (ROCKETMQ_VERSION= of the brokers, RUNS=1, FAULTS="kill stop pause switchover", COMPANIONS=1)
+bench-clients: .venv/.ready ## measure what a change of master costs clients of CLIENTS="4.9.7 5.1.1 5.2.0 5.5.0 grpc go" (ROCKETMQ_VERSION= of the brokers, RUNS=1, FAULTS="kill stop pause freeze switchover", COMPANIONS=1)
 	@$(PYTHON) tests/bench/bench_clients.py --brokers $(ROCKETMQ_VERSION) --runs $(RUNS) $(if $(CLIENTS),--clients $(CLIENTS)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(COMPANIONS),--companions)
 
 bench-collector: .venv/.ready ## measure collectors of PODS=100 pods, of a page of 100,000 series, and of 1,000 pods: CPU, memory

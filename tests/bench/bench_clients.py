@@ -1,11 +1,14 @@
-"""What a change of master costs Java clients of older releases, on real brokers of this machine.
+"""What a change of master costs clients of several releases and languages, on real brokers of this machine.
 
-Run it: `make bench-clients` (CLIENTS="4.9.7 5.1.1 5.2.0 5.5.0", ROCKETMQ_VERSION=5.5.0 for the brokers).
-Clients of one release after the other send to the same two brokers, while the master is killed, stopped,
-paused and killed as the operator does it, and switched over. Their times are their defaults, but they ask for
-routes every 0.2 s: on loopback the address of a dead master does not move. So a failover costs them what the
-client itself and the brokers make of it. COMPANIONS=1 puts a companion beside each broker, which holds the
-clients of a killed master and carries their sends.
+Run it: `make bench-clients` (CLIENTS="4.9.7 5.1.1 5.2.0 5.5.0 grpc go", ROCKETMQ_VERSION=5.5.0 of brokers).
+One client after the other sends to the same two brokers, while the master is killed, stopped, paused and
+killed as the operator does it, frozen, and switched over. A number is the remoting client for Java of that
+release, `go` that for Go, and `grpc` the gRPC client for Java at a proxy in Cluster mode.
+
+Their times are their defaults, but clients ask for routes every 0.2 s and the proxy every second, its
+minimum: on loopback the address of a dead master does not move. So a failover costs them what the client
+itself and the brokers make of it. COMPANIONS=1 puts a companion beside each broker, which holds the clients
+of a killed master and carries their sends.
 
 The same client against brokers of two releases shows whether a wait comes from the client or the broker.
 """
@@ -16,6 +19,7 @@ import os
 import statistics
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -26,36 +30,42 @@ from testkit.demo.cluster import DemoCluster
 from testkit.demo.progress import StepPrinter
 from testkit.demo.story import DemoStory, Happened, wait_whole
 from testkit.products.companion import BrokerCompanion
-from testkit.rocketmq.jars import DEFAULT_VERSION, jars, tools_jars
-from testkit.rocketmq.load import LoadClient, LoadSettings, Send, read_back, summarise
+from testkit.rocketmq.clients_under_test import CLIENTS, ClientsUnderTest
+from testkit.rocketmq.jars import DEFAULT_VERSION, jars
+from testkit.rocketmq.load import LoadSettings, Send, read_back, summarise
+from testkit.rocketmq.other_clients import GoUnavailableError
 
-CLIENTS: Final = ("4.9.7", "5.1.1", "5.2.0", "5.5.0")
 SETTINGS: Final = LoadSettings(threads=4, rate=200, poll_name_server_ms=200)
 WARM_UP_ACKS: Final = 200
 WARM_UP_S: Final = 90.0
 HOLD_MS: Final = "2500"
+BROKERS: Final = {"controllerHeartBeatTimeoutMills": "1500"}
+"""The operator's default: a frozen broker closes no connection."""
 BEFORE_NS: Final = 1_000_000_000
 """So long before a fault its sends count: the gap begins at the last one that was acknowledged."""
+_PROBLEM_CHARS: Final = 120
 FAULTS: Final[dict[str, Callable[[DemoStory], Awaitable[Happened]]]] = {
     "kill": DemoStory.kill_master,
     "stop": DemoStory.stop_master,
     "pause": DemoStory.pause_and_kill_master,
+    "freeze": DemoStory.freeze_master,
     "switchover": DemoStory.switch_over,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ClientCost:
-    """What one fault cost a client of one release.
+    """What one fault cost one client.
 
     Attributes:
-        client: its release.
+        client: one of `CLIENTS`.
         fault: one of `FAULTS`.
         gap_ms: the longest time between two acknowledged sends.
         failed: sends that failed after the client's own retries.
         slowest_ms: the longest time of a send, whatever its result.
         acknowledged: sends that were promised.
         lost: promised sends that could not be read afterwards.
+        problems: how often sends failed with which problem, each cut to its first words.
     """
 
     client: str
@@ -65,20 +75,22 @@ class ClientCost:
     slowest_ms: float
     acknowledged: int
     lost: int
+    problems: dict[str, int]
 
 
-async def measured(cluster: DemoCluster, client: str, fault: str, number: int) -> ClientCost:
+async def measured(
+    cluster: DemoCluster, clients: ClientsUnderTest, client: str, fault: str, number: int
+) -> ClientCost:
     """Do one fault under the load of one client, and wait until the group is whole again."""
-    release = await tools_jars(client)
     topic = f"{fault}-{client.replace('.', '-')}-{number}"
     directory = cluster.directory / topic
-    address = cluster.name_server.address
-    load = LoadClient(release, address, topic, directory, SETTINGS)
+    load = await clients.load(client, topic, directory, SETTINGS)
     async with load:
         await load.wait_for_acknowledged(WARM_UP_ACKS, WARM_UP_S)
         happened = await FAULTS[fault](DemoStory(cluster, load, StepPrinter()))
         await load.stop()
-    read = await read_back(release, address, topic, load.sends(), directory)
+    address = cluster.name_server.address
+    read = await read_back(clients.release, address, topic, load.sends(), directory)
     later = [send for send in load.sends() if send.end_ns >= happened.fault_ns - BEFORE_NS]
     return cost_of(client, fault, later, len(read.lost))
 
@@ -94,6 +106,7 @@ def cost_of(client: str, fault: str, sends: list[Send], lost: int) -> ClientCost
         slowest_ms=max((send.end_ns - send.start_ns for send in sends), default=0) / 1e6,
         acknowledged=stats.acknowledged,
         lost=lost,
+        problems=dict(Counter(send.problem[:_PROBLEM_CHARS] for send in sends if not send.acknowledged)),
     )
 
 
@@ -122,7 +135,8 @@ async def run(arguments: argparse.Namespace) -> int:
     out.mkdir(exist_ok=True)
     costs: list[ClientCost] = []
     with tempfile.TemporaryDirectory(dir=out, prefix="bench-clients-") as name:
-        cluster = DemoCluster(await jars(arguments.brokers), Path(name), StepPrinter())
+        release = await jars(arguments.brokers)
+        cluster = DemoCluster(release, Path(name), StepPrinter(), settings=BROKERS)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(cluster.stop)
             await cluster.start()
@@ -131,10 +145,15 @@ async def run(arguments: argparse.Namespace) -> int:
                 companion = BrokerCompanion(broker, addresses, **{"hold-ms": HOLD_MS})
                 await stack.enter_async_context(companion.process)
             await wait_whole(cluster)
+            clients = await stack.enter_async_context(ClientsUnderTest(cluster, release))
             for number in range(arguments.runs):
                 for client in arguments.clients:
                     for fault in arguments.faults:
-                        cost = await measured(cluster, client, fault, number)
+                        try:
+                            cost = await measured(cluster, clients, client, fault, number)
+                        except GoUnavailableError as error:
+                            say(f"{client} is left out: {error}")
+                            break
                         costs.append(cost)
                         say(f"{cost} (load {os.getloadavg()[0]:.1f})")
     for line in table(arguments.brokers, costs):
@@ -151,7 +170,7 @@ def say(text: str) -> None:
 def main() -> int:
     """Run as the command line says."""
     parser = argparse.ArgumentParser(prog="make bench-clients", description=__doc__)
-    parser.add_argument("--clients", nargs="+", default=CLIENTS, help="releases of clients")
+    parser.add_argument("--clients", nargs="+", choices=CLIENTS, default=CLIENTS, help="which clients")
     parser.add_argument("--brokers", default=DEFAULT_VERSION, help="release of the brokers")
     parser.add_argument("--faults", nargs="+", choices=FAULTS, default=list(FAULTS))
     parser.add_argument("--runs", type=int, default=1, help="how often each fault is done for each client")

@@ -84,11 +84,31 @@ class DemoStory:
 
     async def stop_master(self) -> Happened:
         """End the master's process with SIGTERM, and start it again when another broker leads."""
-        return await self._end_master("stop", "SIGTERM", JavaBroker.stop)
+        return await self._end_master("stop", "SIGTERM", JavaBroker.shut_down)
 
     async def pause_and_kill_master(self) -> Happened:
         """Pause the master's process and kill it, as the operator's preStop does."""
         return await self._end_master("pause", "SIGSTOP and kill -9", _pause_and_kill)
+
+    async def freeze_master(self) -> Happened:
+        """Pause the master's process until another broker leads and takes sends, and let it go on."""
+        before = await wait_whole(self._cluster)
+        master = self._broker_at(before["master_address"])
+        with self._progress.step(f"SIGSTOP of the master, {master.place.name}"):
+            fault_ns = self._faults.injected("freeze", master.place.name, GROUP)
+            master.process.signal(signal.SIGSTOP)
+            try:
+                after = await self._wait_epoch_above(before["master_epoch"])
+                await self._wait_acknowledged(fault_ns)
+            finally:
+                master.process.signal(signal.SIGCONT)
+        with self._progress.step(f"{master.place.name} goes on, until all {MEMBERS} are in sync"):
+            self._faults.healed("freeze", master.place.name, GROUP)
+            await wait_whole(self._cluster)
+        await asyncio.sleep(_QUIET_S)
+        return Happened(
+            f"SIGSTOP of the master ({master.place.name})", fault_ns, time.time_ns(), after["master_epoch"]
+        )
 
     async def _end_master(
         self, fault: str, how: str, end: Callable[[JavaBroker], Awaitable[None]]

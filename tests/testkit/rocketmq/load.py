@@ -179,14 +179,20 @@ class LoadSettings:
     def arguments(self) -> list[str]:
         """Return the Java program's options."""
         return [
-            *("--threads", str(self.threads)),
-            *("--rate", str(self.rate)),
-            *("--payload-bytes", str(self.payload_bytes)),
+            *self.pace(),
             *("--poll-name-server-ms", str(self.poll_name_server_ms)),
             *("--send-timeout-ms", str(self.send_timeout_ms)),
             *("--duration-s", str(self.duration_s)),
             *("--wait-store-ok", str(self.waits).lower()),
             *signing_options(self.user),
+        ]
+
+    def pace(self) -> list[str]:
+        """Return the options that each client's program has: how many senders, how often, how large."""
+        return [
+            *("--threads", str(self.threads)),
+            *("--rate", str(self.rate)),
+            *("--payload-bytes", str(self.payload_bytes)),
         ]
 
 
@@ -240,15 +246,18 @@ class LoadClient:
 
     async def start(self) -> None:
         """Compile if needed, start, and wait until the producer runs (its first send may still be open)."""
+        self.process.command = [*self._entering, *await self.command()]
+        self._sends, self._read_bytes = [], 0
+        await self.process.start()
+        await self.process.wait_for_text('"started":true', _START_TIMEOUT_S)
+
+    async def command(self) -> list[str]:
+        """Return the command of the Java program, which is compiled if needed."""
         classes = await compile_java(self._jars)
         command = java_command(
             self._jars, "LoadClient", *self._arguments, home=self._directory / "home", log="OFF"
         )
-        command = with_class_path([command[0], *self._jvm, *command[1:]], classes)
-        self.process.command = [*self._entering, *command]
-        self._sends, self._read_bytes = [], 0
-        await self.process.start()
-        await self.process.wait_for_text('"started":true', _START_TIMEOUT_S)
+        return with_class_path([command[0], *self._jvm, *command[1:]], classes)
 
     async def stop(self) -> LoadStats:
         """Let the sends under way end, flush the ledger, end the process and return the numbers.

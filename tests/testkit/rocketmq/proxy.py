@@ -7,6 +7,7 @@ on the machine. The client is Apache RocketMQ's own for Java, unchanged.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,8 +49,13 @@ class ProxyFile:
         name_server: str,
         directory: Path,
         inner: Credentials | None = None,
+        *,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
-        """Write the file; with `inner`, of a cluster with users and rights whose super user that is."""
+        """Write the file; with `inner`, of a cluster with users and rights whose super user that is.
+
+        `settings` are over those of the operator.
+        """
         remoting, grpc, metrics = free_ports(3)
         self.path: Final = directory / "rmq-proxy.json"
         self.grpc_address: Final = f"127.0.0.1:{grpc}"
@@ -70,7 +76,9 @@ class ProxyFile:
             # What the start script adds.
             added = json.dumps({"accessKey": inner.username, "secretKey": inner.password})
             written["innerClientAuthenticationCredentials"] = added
-        self.settings: Final = written | {key: here[key] for key in here.keys() & written.keys()}
+        self.settings: Final = (
+            written | {key: here[key] for key in here.keys() & written.keys()} | dict(settings or {})
+        )
         directory.mkdir(parents=True, exist_ok=True)
         self.path.write_text(json.dumps(self.settings))
 
