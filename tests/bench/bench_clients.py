@@ -16,6 +16,7 @@ The same client against brokers of two releases shows whether a wait comes from 
 import argparse
 import asyncio
 import os
+import re
 import statistics
 import sys
 import tempfile
@@ -65,7 +66,7 @@ class ClientCost:
         slowest_ms: the longest time of a send, whatever its result.
         acknowledged: sends that were promised.
         lost: promised sends that could not be read afterwards.
-        problems: how often sends failed with which problem, each cut to its first words.
+        problems: how often sends failed with which problem, each cut and without its numbers.
     """
 
     client: str
@@ -106,8 +107,13 @@ def cost_of(client: str, fault: str, sends: list[Send], lost: int) -> ClientCost
         slowest_ms=max((send.end_ns - send.start_ns for send in sends), default=0) / 1e6,
         acknowledged=stats.acknowledged,
         lost=lost,
-        problems=dict(Counter(send.problem[:_PROBLEM_CHARS] for send in sends if not send.acknowledged)),
+        problems=dict(Counter(problem_of(send) for send in sends if not send.acknowledged)),
     )
+
+
+def problem_of(send: Send) -> str:
+    """Return a failed send's problem, in which what differs from send to send is `#`."""
+    return re.sub(r"request-id=[^,]+|\d+", "#", send.problem or send.status)[:_PROBLEM_CHARS]
 
 
 def table(brokers: str, costs: Sequence[ClientCost]) -> list[str]:
