@@ -21,7 +21,7 @@ from testkit.rocketmq.other_clients import GoUnavailableError, go_program
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 SETTINGS = LoadSettings(threads=2, rate=50, poll_name_server_ms=200)
-ACKS = 50
+WARM_UP_ACKS, AFTER_ACKS = 50, 50
 WITHIN_S = 90.0
 GAP_S_MAX = 20.0
 """Of the client for Java, with pauses of the machine. A client that waits for its own poll needs 30 s."""
@@ -30,42 +30,43 @@ LONGER_S_MAX = 6.0
 _log = logging.getLogger(__name__)
 
 
-async def _others() -> list[str]:
+async def _clients() -> list[str]:
     try:
         await go_program()
     except GoUnavailableError as error:
         _log.warning("the Go client is left out: %s", error)
-        return [GRPC]
-    return [GRPC, GO]
+        return [DEFAULT_VERSION, GRPC]
+    return [DEFAULT_VERSION, GRPC, GO]
 
 
 async def test_a_killed_master_costs_each_client_a_short_gap_and_no_acknowledged_message(
     tmp_path: Path,
 ) -> None:
-    names = await _others()
-    async with under_load(tmp_path, rate=100) as running, AsyncExitStack() as stack:
+    names = await _clients()
+    async with under_load(tmp_path, rate=50) as running, AsyncExitStack() as stack:
         clients = await stack.enter_async_context(ClientsUnderTest(running.cluster, running.release))
-        loads: dict[str, LoadClient] = {DEFAULT_VERSION: running.load}
+        loads: dict[str, LoadClient] = {}
         for name in names:
-            load = await clients.load(name, f"of-{name}", tmp_path / name, SETTINGS)
+            topic = f"of-{name.replace('.', '-')}"
+            load = await clients.load(name, topic, tmp_path / topic, SETTINGS)
             loads[name] = await stack.enter_async_context(load)
-        await asyncio.gather(*(load.wait_for_acknowledged(ACKS, WITHIN_S) for load in loads.values()))
+        await asyncio.gather(*(load.wait_for_acknowledged(WARM_UP_ACKS, WITHIN_S) for load in loads.values()))
         happened = await DemoStory(running.cluster, running.load, running.progress).kill_master()
         await asyncio.gather(
             *(
-                load.wait_for_acknowledged(ACKS, WITHIN_S, after_ns=happened.fault_ns)
+                load.wait_for_acknowledged(AFTER_ACKS, WITHIN_S, after_ns=happened.fault_ns)
                 for load in loads.values()
             )
         )
-        await asyncio.gather(*(load.stop() for load in loads.values()))
-        gaps_s = {name: longest_gap_since_s(load.sends(), happened.fault_ns) for name, load in loads.items()}
-        _log.info("gaps: %s", gaps_s)
         address = running.cluster.name_server.address
+        gaps_s: dict[str, float] = {}
         for name, load in loads.items():
-            where = tmp_path / f"read-{name}"
-            read = await read_back(running.release, address, load.topic, load.sends(), where)
+            await load.stop()
+            sends = load.sends()
+            gaps_s[name] = longest_gap_since_s(sends, happened.fault_ns)
+            failed = sum(not send.acknowledged for send in sends)
+            _log.info("%s: gap %.0f ms, %d sends failed", name, gaps_s[name] * 1_000, failed)
+            read = await read_back(running.release, address, load.topic, sends, tmp_path / f"read-{name}")
             assert not read.lost, name
-            assert read.acknowledged >= 2 * ACKS, name
-    java_s = gaps_s[DEFAULT_VERSION]
-    assert java_s < GAP_S_MAX
-    assert max(gaps_s.values()) < java_s + LONGER_S_MAX
+    assert gaps_s[DEFAULT_VERSION] < GAP_S_MAX
+    assert max(gaps_s.values()) < gaps_s[DEFAULT_VERSION] + LONGER_S_MAX
