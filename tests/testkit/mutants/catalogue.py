@@ -348,8 +348,15 @@ MUTANTS = (
     Mutant(
         "a replica stays in the set although fewer copies acknowledge",
         "server/proposals/log_ends.py",
-        "return replace(told, kept=tuple(kept)) if answers.all_acknowledge else told",
+        "return replace(told, kept=tuple(kept)) if answers.may_keep(brokers) else told",
         "return replace(told, kept=tuple(kept))",
+        test="tests/unit/server/proposals/test_asked_log_ends.py",
+    ),
+    Mutant(
+        "a replica stays in the set beside a broker that loses queue numbers",
+        "server/proposals/log_ends.py",
+        "return self.all_acknowledge and new_enough",
+        "return self.all_acknowledge",
         test="tests/unit/server/proposals/test_asked_log_ends.py",
     ),
     Mutant(

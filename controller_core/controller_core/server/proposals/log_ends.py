@@ -19,7 +19,14 @@ than the question: a slave acknowledges what it has.
 
 The leader does not repeat an election that failed for the reason that the group records.
 
-Source: AdminBrokerProcessor.getBrokerEpochCache, getBrokerConfig of 5.5.0.
+Log replicas are not kept in the set (`groups.elections.kept_replicas`) if a broker of it is older than 5.2.0.
+A master that begins with a kept member, which has not connected yet, cannot raise its confirm offset. From
+5.2.0 on it counts the messages after that offset when it numbers the next ones in their queues
+(ConsumeQueueStore.compensateForHA). An older broker does not: the next messages get numbers that are taken,
+and no consumer sees them.
+
+Source: AdminBrokerProcessor.getBrokerEpochCache, getBrokerConfig of 5.5.0; AutoSwitchHAService.changeToMaster
+and computeConfirmOffset, RemotingCommand.setCmdVersion of 5.1.1 and 5.5.0.
 """
 
 import asyncio
@@ -38,6 +45,7 @@ from controller_core.groups.group import Group
 from controller_core.groups.keys import BrokerId, LogOffset, comma_list
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.codes import RequestCode
+from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.server.common.broker_questions import ASK_ERRORS, Ask, RefusedError, ask_or_raise
 from controller_core.server.common.epoch_answers import OtherMemberError, own_epochs
@@ -48,6 +56,8 @@ AWAITED_S: Final = 2.0
 """How long the leader asks silent members again. A broker that asked for the election waits for 3 s."""
 GRACE_S: Final = 0.2
 PAUSE_S: Final = 0.02
+VERSION_V5_2_0: Final = 453
+"""MQVersion.Version.V5_2_0.ordinal()."""
 
 _log = logging.getLogger(__name__)
 
@@ -59,17 +69,24 @@ class _Answers:
     Attributes:
         logs: of those that told where theirs ends.
         copies: of each broker that told its settings, what its acknowledgement needs.
+        versions: of each of them, the ordinal of its MQVersion.
         news: set by each member that is done.
     """
 
     logs: dict[BrokerId, MemberLog] = field(default_factory=dict)
     copies: dict[BrokerId, int | None] = field(default_factory=dict)
+    versions: dict[BrokerId, int] = field(default_factory=dict)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def all_acknowledge(self) -> bool:
         """Whether a broker says that every member of the set acknowledges, and no broker says otherwise."""
         return bool(self.copies) and all(copies is None for copies in self.copies.values())
+
+    def may_keep(self, brokers: Collection[BrokerId]) -> bool:
+        """Return whether log replicas may stay in the set with any of these brokers as the master."""
+        new_enough = all(self.versions.get(broker, 0) >= VERSION_V5_2_0 for broker in brokers)
+        return self.all_acknowledge and new_enough
 
 
 class LogEnds:
@@ -86,7 +103,7 @@ class LogEnds:
 
         Args:
             command: the election, with the ends of the last heartbeats.
-            kept: log replicas that stay in the set, if every member of it acknowledges.
+            kept: log replicas that stay in the set, if every member of it acknowledges and no broker is old.
         """
         group = self._state.group_of(command)
         if group is None or not must_ask(group, command):
@@ -102,7 +119,8 @@ class LogEnds:
             withheld=told.withheld,
         )
         _log.log(logging.WARNING if told.withheld else logging.INFO, "members told their logs", extra=fields)
-        return replace(told, kept=tuple(kept)) if answers.all_acknowledge else told
+        brokers = [member for member in members if _acknowledges(group, member)]
+        return replace(told, kept=tuple(kept)) if answers.may_keep(brokers) else told
 
     async def _answers(self, group: Group, members: list[BrokerId]) -> _Answers:
         answers = _Answers()
@@ -125,7 +143,7 @@ class LogEnds:
 
     async def _ask_until_told(self, group: Group, member: BrokerId, answers: _Answers) -> None:
         questions = [self._end(group, member, answers)]
-        if member in group.sync_state_set and is_electable(group, member):
+        if _acknowledges(group, member):
             questions.append(self._copies(group, member, answers))
         try:
             await asyncio.gather(*questions)
@@ -133,11 +151,11 @@ class LogEnds:
             answers.news.set()
 
     async def _end(self, group: Group, member: BrokerId, answers: _Answers) -> None:
-        body = await self._told(group, member, RequestCode.GET_BROKER_EPOCH_CACHE)
-        if body is None:
+        answer = await self._told(group, member, RequestCode.GET_BROKER_EPOCH_CACHE)
+        if answer is None:
             return
         try:
-            told = own_epochs(group, member, body)
+            told = own_epochs(group, member, answer.body)
         except (OtherMemberError, RefusedError, RemotingProtocolError) as error:
             _log.warning(
                 "a member does not tell the end of its log",
@@ -150,11 +168,11 @@ class LogEnds:
             answers.logs[member] = log_of_list(member, starts, LogOffset(told.max_offset))
 
     async def _copies(self, group: Group, member: BrokerId, answers: _Answers) -> None:
-        body = await self._told(group, member, RequestCode.GET_BROKER_CONFIG)
-        if body is None:
+        answer = await self._told(group, member, RequestCode.GET_BROKER_CONFIG)
+        if answer is None:
             return
         try:
-            settings = properties.parse(body.decode(errors="replace"))
+            settings = properties.parse(answer.body.decode(errors="replace"))
         except properties.PropertiesError as error:
             _log.warning(
                 "the settings of a broker cannot be read",
@@ -162,13 +180,14 @@ class LogEnds:
             )
             return
         answers.copies[member] = copies_of(settings)
+        answers.versions[member] = answer.version
         answers.news.set()
 
-    async def _told(self, group: Group, member: BrokerId, code: RequestCode) -> bytes | None:
-        """Return the body of an answer, asked for until it comes; None after a refusal."""
+    async def _told(self, group: Group, member: BrokerId, code: RequestCode) -> RemotingCommand | None:
+        """Return an answer, asked for until it comes; None after a refusal."""
         while True:
             try:
-                return (await ask_or_raise(self._ask, group.address(member) or "", code)).body
+                return await ask_or_raise(self._ask, group.address(member) or "", code)
             except RefusedError as error:
                 _log.info(
                     "a member refuses a question before an election",
@@ -177,3 +196,8 @@ class LogEnds:
                 return None
             except ASK_ERRORS:
                 await asyncio.sleep(PAUSE_S)
+
+
+def _acknowledges(group: Group, member: BrokerId) -> bool:
+    """Return whether a member is a broker of the set, which may be elected."""
+    return member in group.sync_state_set and is_electable(group, member)

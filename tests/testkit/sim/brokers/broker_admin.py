@@ -10,6 +10,8 @@ Source: RocketMQ 5.4.0 AdminBrokerProcessor.java, AutoSwitchHAService.getRuntime
 
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from controller_core.channel.connection import Connection, refuse
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import (
@@ -20,6 +22,7 @@ from controller_core.remoting.bodies import (
 )
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
+from controller_core.server.proposals.log_ends import VERSION_V5_2_0
 from controller_core.server.settings import properties
 from testkit.sim.brokers.broker_log import BrokerLog
 from testkit.sim.brokers.broker_set import MasterView
@@ -49,7 +52,8 @@ def answer(broker: Administered, connection: Connection, request: RemotingComman
         case RequestCode.GET_BROKER_CONFIG:
             settings = {SETTING: str(broker.in_sync_min), "allAckInSyncStateSet": "true"}
             body = properties.write(settings).encode()
-            return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
+            told = RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
+            return replace(told, version=VERSION_V5_2_0)
         case RequestCode.UPDATE_BROKER_CONFIG:
             broker.in_sync_min = int(properties.parse(request.body.decode())[SETTING])
             return RemotingCommand.response_to(request, ResponseCode.SUCCESS)

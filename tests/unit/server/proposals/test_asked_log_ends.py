@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from controller_core.channel.errors import ConnectError
 from controller_core.groups.commands import Cause, ElectMaster, LiveBroker
@@ -11,15 +12,18 @@ from controller_core.remoting.bodies import EpochEntryCache
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.proposals import log_ends
-from controller_core.server.proposals.log_ends import LogEnds
+from controller_core.server.proposals.log_ends import VERSION_V5_2_0, LogEnds
 from testkit.raft.groups import CLUSTER, NAME, GroupsDriver, ids_of, stamp
 
 QUORUM = "allAckInSyncStateSet=false\ninSyncReplicas=2\n"
+VERSION_V5_1_1 = 435
 ALL = "allAckInSyncStateSet=true\ninSyncReplicas=2\n"
 Answer = Callable[[RemotingCommand], RemotingCommand]
 
 
-def tells(broker_id: int, end: int, settings: str = QUORUM, *, name: str = NAME) -> Answer:
+def tells(
+    broker_id: int, end: int, settings: str = QUORUM, *, name: str = NAME, version: int = VERSION_V5_2_0
+) -> Answer:
     """Return a broker that answers; without `settings` it is asked only for its log, as a log replica is."""
 
     def answer(request: RemotingCommand) -> RemotingCommand:
@@ -29,7 +33,8 @@ def tells(broker_id: int, end: int, settings: str = QUORUM, *, name: str = NAME)
             assert request.code == RequestCode.GET_BROKER_CONFIG
             assert settings
             body = settings.encode()
-        return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
+        told = RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
+        return replace(told, version=version)
 
     return answer
 
@@ -135,6 +140,18 @@ async def test_log_replicas_are_kept_only_where_every_member_acknowledges(
 ) -> None:
     asking = AskingLeader(tells(2, 100, settings), tells(3, 100, ""), log_replica=3)
     assert (await asking.told(kept=(3,))).kept == kept
+
+
+async def test_log_replicas_are_not_kept_beside_a_broker_that_forgets_unconfirmed_messages() -> None:
+    old = tells(2, 100, ALL, version=VERSION_V5_1_1)
+    asking = AskingLeader(old, tells(3, 100, ""), log_replica=3)
+    assert (await asking.told(kept=(3,))).kept == ()
+
+
+@pytest.mark.parametrize("other", [tells(3, 100, ALL, version=VERSION_V5_1_1), is_silent])
+async def test_nor_beside_two_brokers_of_which_one_is_old_or_does_not_tell(other: Answer) -> None:
+    asking = AskingLeader(tells(2, 100, ALL), other, tells(4, 100, ""), log_replica=4)
+    assert (await asking.told(kept=(4,))).kept == ()
 
 
 async def test_brokers_that_refuse_are_compared_by_their_heartbeats_and_not_asked_again() -> None:

@@ -19,6 +19,7 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.server import controller
 from controller_core.server.clock import Clock
 from controller_core.server.proposals import failover_times
+from controller_core.server.proposals.log_ends import VERSION_V5_2_0
 from testkit.fakes.broker import FakeBroker
 from testkit.products.one_controller import OneNode
 from testkit.raft.groups import GroupsDriver, ids_of
@@ -36,7 +37,8 @@ class AllAckBroker(FakeBroker):
     def _on_request(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         if request.code == RequestCode.GET_BROKER_CONFIG:
             body = b"allAckInSyncStateSet=true\nminInSyncReplicas=2\n"
-            return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
+            answer = RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
+            return replace(answer, version=VERSION_V5_2_0)
         return super()._on_request(connection, request)
 
 
