@@ -14,6 +14,7 @@ from controller_core.channel.refusals import refusal
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.header import Header
+from controller_core.remoting.host_port import join_host_port
 from controller_core.tls.dialling import ClientTls
 
 CONNECT_TIMEOUT_S: Final = 1.0
@@ -71,7 +72,7 @@ class Asker:
         except ChannelError as error:
             # A connection on which an answer is late may be one to a host that is gone.
             self.close()
-            raise AskError(f"request {code:d} to {self.address[0]}:{self.address[1]}: {error}") from error
+            raise AskError(f"request {code:d} to {join_host_port(*self.address)}: {error}") from error
         if answer.code != ResponseCode.SUCCESS:
             raise AskError(refusal(f"request {code:d}", answer), answer.code)
         return answer

@@ -28,6 +28,7 @@ from controller_core.channel.memory import MemoryBudget
 from controller_core.channel.places import Places, PortPlace
 from controller_core.channel.turns import Turns
 from controller_core.remoting.frame import ANY_FRAMES, FrameBounds
+from controller_core.remoting.host_port import join_host_port
 from controller_core.tls.dialling import NOT_IN_TLS, ClientTls, process_tls
 from controller_core.tls.serving import ServerTls
 
@@ -105,11 +106,11 @@ async def connect(
                     raise
                 connection = await dialled(None)
     except TimeoutError as error:
-        raise ConnectError(f"{host}:{port} did not accept within {timeout_s} s") from error
+        raise ConnectError(f"{join_host_port(host, port)} did not accept within {timeout_s} s") from error
     except ConnectionRefusedError as error:
-        raise PortClosedError(f"{host}:{port}: {error}") from error
+        raise PortClosedError(f"{join_host_port(host, port)}: {error}") from error
     except OSError as error:
-        raise ConnectError(f"{host}:{port}: {error}") from error
+        raise ConnectError(f"{join_host_port(host, port)}: {error}") from error
     connection.sign = sign
     return connection
 

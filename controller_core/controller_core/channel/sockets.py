@@ -3,6 +3,8 @@
 import socket
 from typing import Final
 
+from controller_core.remoting.host_port import join_host_port
+
 KEEPALIVE_IDLE_S: Final = 30
 KEEPALIVE_INTERVAL_S: Final = 10
 KEEPALIVE_PROBES_MAX: Final = 3
@@ -13,7 +15,7 @@ def address_text(name: object) -> str:
     if not isinstance(name, tuple) or len(name) < 2:
         return str(name or "")
     host, port = name[0], name[1]
-    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+    return join_host_port(str(host), port)
 
 
 def set_options(sock: socket.socket | None) -> None:

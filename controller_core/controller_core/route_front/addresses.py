@@ -13,7 +13,7 @@ import msgspec
 
 from controller_core import bounded_json
 from controller_core.remoting.errors import shown
-from controller_core.remoting.host_port import split_host_port
+from controller_core.remoting.host_port import join_host_port, split_host_port
 from controller_core.remoting.text_bounds import ADDRESS_BYTES_MAX, text_problem
 
 ADDRESSES_MAX: Final = 10_000
@@ -63,7 +63,11 @@ class ListenerAddresses:
 def _check(text: str) -> None:
     """Raise `AddressesError` unless a text is `host:port`; an IPv6 host stands in brackets."""
     found = split_host_port(text)
-    host = text.rpartition(":")[0]
-    is_host = bool(host) and (":" not in host or (host.startswith("[") and host.endswith("]")))
-    if found is None or not found[1] or not is_host or text_problem(text, ADDRESS_BYTES_MAX) is not None:
+    # Clients split the addresses of a route by colons: an IPv6 address without brackets is none for all.
+    if (
+        found is None
+        or not all(found)
+        or text != join_host_port(*found)
+        or text_problem(text, ADDRESS_BYTES_MAX) is not None
+    ):
         raise AddressesError(f"invalid address {shown(text)} (expected host:port)")

@@ -18,6 +18,7 @@ from typing import Final
 from controller_core.channel import ChannelError, Connection, ConnectionClosedError, connect
 from controller_core.channel.errors import PortClosedError
 from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.host_port import join_host_port
 
 CONNECT_TIMEOUT_S: Final = 1.0
 RECONNECT_S: Final = 0.2
@@ -43,7 +44,7 @@ class LastingLinks:
         self._on_connected: Final = on_connected
         self._tasks: Final[list[asyncio.Task[None]]] = []
         self._closed_since_s: Final[dict[str, float]] = {}
-        self._untried: Final = {f"{host}:{port}" for host, port in self._addresses}
+        self._untried: Final = {join_host_port(*one) for one in self._addresses}
         self._all_tried: Final = asyncio.Event()
 
     def start(self) -> None:
@@ -106,7 +107,7 @@ class LastingLinks:
             self._all_tried.set()
 
     async def _hold(self, host: str, port: int) -> None:
-        address = f"{host}:{port}"
+        address = join_host_port(host, port)
         pause_s = RECONNECT_S
         while True:
             tried_s = asyncio.get_running_loop().time()

@@ -14,6 +14,7 @@ from typing import Final
 from controller_core.channel.asking import Asker, AskError
 from controller_core.channel.refusals import RefusalLog
 from controller_core.remoting.codes import ResponseCode
+from controller_core.remoting.host_port import join_host_port
 from ha_sidecar.commitlog.disk import write_atomically
 from ha_sidecar.decisions.metadata_tables import KINDS, MetadataKind, MetadataSnapshot, holds_entries
 
@@ -43,10 +44,10 @@ async def fetch(asker: Asker) -> MetadataSnapshot:
                 _log.debug("%s: %s", kind.file_name, error)
             else:
                 _refusals.refused(
-                    f"{asker.address[0]}:{asker.address[1]}, asked for {kind.file_name},", str(error)
+                    f"{join_host_port(*asker.address)}, asked for {kind.file_name},", str(error)
                 )
             continue
-        _refusals.answered(f"{asker.address[0]}:{asker.address[1]}, asked for {kind.file_name},")
+        _refusals.answered(f"{join_host_port(*asker.address)}, asked for {kind.file_name},")
         if len(answer.body) <= TABLE_BYTES_MAX and holds_entries(kind, answer.body) is not None:
             found[kind] = answer.body
     return found

@@ -30,6 +30,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.headers import ElectMasterRequestHeader
+from controller_core.remoting.host_port import join_host_port
 from controller_core.remoting.numbers import BrokerId
 from controller_core.remoting.routes import ClusterInfo
 from ha_sidecar.address import AddressError, host_port
@@ -232,10 +233,7 @@ class Handover:
     async def _wait_until_listed(self, address: str) -> None:
         """Wait until every name server that answers lists the new master; clients ask any of them."""
         await asyncio.gather(
-            *(
-                self._wait_until_listed_at(f"{host}:{port}", address)
-                for host, port in self._config.name_servers
-            )
+            *(self._wait_until_listed_at(join_host_port(*one), address) for one in self._config.name_servers)
         )
 
     async def _wait_until_listed_at(self, name_server: str, address: str) -> None:

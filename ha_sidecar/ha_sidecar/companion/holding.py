@@ -50,6 +50,7 @@ from controller_core.channel.refusals import RefusalLog
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.remoting.host_port import join_host_port
 from controller_core.tls.serving import MemberTls
 from ha_sidecar.address import HostPort
 from ha_sidecar.common.events import EventLog
@@ -156,11 +157,11 @@ async def _found_at(address: HostPort, before: GroupFacts, sign: Sign | None) ->
     try:
         async with asyncio.timeout(ANSWER_WITHIN_S):
             answer = await asker.ask(RequestCode.GET_BROKER_HA_STATUS)
-        _refusals.answered(f"{address[0]}:{address[1]}")
+        _refusals.answered(join_host_port(*address))
         serves = acknowledges(HARuntimeInfo.decode(answer.body), before)
     except AskError as error:
         if error.is_refusal:
-            _refusals.refused(f"{address[0]}:{address[1]}", str(error))
+            _refusals.refused(join_host_port(*address), str(error))
         return _Found.END if isinstance(error.__cause__, ConnectionClosedError) else _Found.OTHER
     except (RemotingProtocolError, TimeoutError):
         return _Found.OTHER

@@ -33,6 +33,7 @@ from controller_core.remoting.client_headers import (
 )
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.remoting.host_port import join_host_port
 from ha_sidecar.address import HostPort
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.companion.config import CompanionConfig
@@ -108,7 +109,7 @@ class ReviveWatch:
         """
         self.put_back = 0
         self._config: Final = config
-        self._page: Final = f"http://{page[0]}:{page[1]}/metrics"
+        self._page: Final = f"http://{join_host_port(*page)}/metrics"
         self._events: Final = events
         self._broker: Final = broker
         self._group: Final = group

@@ -23,6 +23,7 @@ from controller_core.remoting.bodies import (
     ReplicaIdentity,
     ReplicasInfo,
 )
+from controller_core.remoting.host_port import join_host_port
 from controller_core.remoting.numbers import BrokerId, LogOffset
 from ha_sidecar.address import AddressError, HostPort, host_port
 
@@ -179,7 +180,7 @@ def announced_address(properties: str) -> str:
     """
     values = settings(properties)
     host, port = values.get("brokerIP1", ""), values.get("listenPort", "")
-    return f"{host}:{port}" if host and port else ""
+    return join_host_port(host, port) if host and port else ""
 
 
 def with_controller_id(broker: BrokerFacts, group: GroupFacts | None) -> BrokerFacts:
@@ -252,7 +253,7 @@ def slaves_by_name(slaves: Sequence[SlaveFacts]) -> dict[str, SlaveFacts]:
 
     By host and port where a host has several.
     """
-    hosts = [slave.address.rpartition(":")[0].removeprefix("/") for slave in slaves]
+    hosts = [slave.address.removeprefix("/").rpartition(":")[0] for slave in slaves]
     return {
         host if hosts.count(host) == 1 else slave.address.removeprefix("/"): slave
         for host, slave in zip(hosts, slaves, strict=True)

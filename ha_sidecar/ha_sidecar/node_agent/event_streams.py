@@ -20,6 +20,7 @@ import aiohttp
 
 from controller_core import bounded_json
 from controller_core.channel.http_answers import EVENT_LINE_BYTES_MAX, newest_event, read_json, sequence_of
+from controller_core.remoting.host_port import join_host_port
 from ha_sidecar.address import HostPort
 from ha_sidecar.decisions.broker_facts import GroupName
 from ha_sidecar.node_agent.elections import (
@@ -83,7 +84,7 @@ class EventStreams:
         last: int | None = None
         pause_s = RECONNECT_S
         host, port = self._addresses[number]
-        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        url = f"http://{join_host_port(host, port)}"
         while True:
             try:
                 self._note_groups(number, await self._listed_groups(session, url))

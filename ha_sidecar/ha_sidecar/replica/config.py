@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from controller_core.access.request_signer import RequestSigner
+from controller_core.remoting.host_port import join_host_port
 from controller_core.tls.files import PERMISSIVE, TLS_MODES
 from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
@@ -116,8 +117,7 @@ class ReplicaConfig:
     @property
     def address(self) -> str:
         """The replica's address as controllers know it, host:port."""
-        host, port = self.advertise or self.listen
-        return f"{host}:{port}"
+        return join_host_port(*(self.advertise or self.listen))
 
     @property
     def ha_address(self) -> str | None:
@@ -125,7 +125,7 @@ class ReplicaConfig:
         if self.ha_listen is None:
             return None
         host, port = self.ha_advertise or ((self.advertise or self.ha_listen)[0], self.ha_listen[1])
-        return f"{host}:{port}"
+        return join_host_port(host, port)
 
 
 REQUIRED_KEYS: Final = ("cluster", "group", "controllers", "listen", "store", "http")

@@ -28,6 +28,7 @@ from typing import Final
 
 from controller_core.channel.log_rate import LogRate
 from controller_core.channel.places import Places, PortPlace
+from controller_core.remoting.host_port import join_host_port
 from controller_core.remoting.numbers import BrokerId, LogOffset
 from ha_sidecar import limits
 from ha_sidecar.commitlog.cuts import LogCutError
@@ -163,7 +164,7 @@ class HaServer:
             if place is None:
                 sock.close()
                 continue
-            session = _Session(self, sock, f"{peer[0]}:{peer[1]}", place)
+            session = _Session(self, sock, join_host_port(*peer[:2]), place)
             with self._lock:
                 self._sessions.add(session)
             session.start()

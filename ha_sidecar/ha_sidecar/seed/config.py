@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from controller_core.access.request_signer import RequestSigner
+from controller_core.remoting.host_port import join_host_port
 from controller_core.tls.files import PERMISSIVE, TLS_MODES
 from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
@@ -90,8 +91,7 @@ def _parse(key: str, text: str) -> object:
         case "tls":
             return Path(text) if text else None
         case "advertise":
-            host, port = address(key, text)
-            return f"{host}:{port}"
+            return join_host_port(*address(key, text))
         case "reclaim":
             require(text in {"true", "false"}, f"reclaim {text!r} is neither true nor false")
             return text == "true"

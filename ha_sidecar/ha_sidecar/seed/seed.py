@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Final
 
 from controller_core import bounded_json
+from controller_core.remoting.host_port import join_host_port
 from controller_core.remoting.numbers import BrokerId, LogOffset
 from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.checking import Checker
@@ -231,7 +232,7 @@ class Seed:
             return None
         if notes.caught_up:
             return notes.handshake_left_bytes <= (0 if self._former_id else NEAR_BYTES)
-        self._problem = f"{address[0]}:{address[1]}: {end.reason} {end.detail}"
+        self._problem = f"{join_host_port(*address)}: {end.reason} {end.detail}"
         _log.warning("%s", self._problem)
         return False if self._store.log.max_offset > before_offset else None
 

@@ -29,6 +29,7 @@ from controller_core.channel.asking import Asker, AskError
 from controller_core.channel.refusals import RefusalLog
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.remoting.host_port import join_host_port
 from ha_sidecar.address import HostPort
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, other_master
@@ -129,7 +130,7 @@ class UserWatch:
             return
         if self._master is None or self._master.address != address:
             self._follow(Asker(address, self._signer))
-        await self._copy((f"{address[0]}:{address[1]}", group.master_epoch))
+        await self._copy((join_host_port(*address), group.master_epoch))
 
     async def _copy(self, master_key: tuple[str, int]) -> None:
         if self._master is None:

@@ -29,6 +29,7 @@ from controller_core.remoting.client_headers import (
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.header import Header
+from controller_core.remoting.host_port import read_host_port
 from rocketmq_operator.api.names import TOPIC_KIND, USER_KIND
 from rocketmq_operator.clients.api import Json, PeerUnavailableError, RequestRefusedError
 from rocketmq_operator.clients.broker_users import (
@@ -121,8 +122,7 @@ async def _answer(
     body: bytes = b"",
     sign: Sign | None = None,
 ) -> bytes:
-    host, _, port = address.rpartition(":")
-    asker = Asker((host, int(port)), sign)
+    asker = Asker(read_host_port(address), sign)
     try:
         return (await asker.ask(code, header, body)).body
     except AskError as error:

@@ -12,6 +12,7 @@ import asyncio
 
 from controller_core.access.signing import Sign
 from controller_core.channel import ConnectError, Connection, connect
+from controller_core.remoting.host_port import split_host_port
 
 DIAL_S_MAX = 1.0
 RETIRED_S = 3.0
@@ -77,10 +78,10 @@ class Link:
             await connection.wait_closed()
 
     async def _connect(self, address: str) -> Connection:
-        host, _, port = address.rpartition(":")
-        if not port.isdigit():
+        found = split_host_port(address)
+        if found is None or not found[0]:
             raise ConnectError(f"{address!r} is not host:port")
-        connection = await connect(host.strip("[]"), int(port), DIAL_S_MAX, sign=self._sign)
+        connection = await connect(*found, DIAL_S_MAX, sign=self._sign)
         self.dialled += 1
         self._connection = connection
         return connection

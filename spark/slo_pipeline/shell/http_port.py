@@ -10,7 +10,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
 from controller_core.channel.http_port import HttpPort
-from controller_core.remoting.host_port import HostPort, split_host_port
+from controller_core.remoting.host_port import HostPort, join_host_port, split_host_port
 
 _SHUTDOWN_S = 1.0
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -64,7 +64,7 @@ async def served(
     server = HttpPort(app, shutdown_s=_SHUTDOWN_S)
     try:
         await server.start(host, port)
-        yield f"{host}:{server.port}"
+        yield join_host_port(host, server.port)
     finally:
         await server.stop()
 

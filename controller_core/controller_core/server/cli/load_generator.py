@@ -28,6 +28,7 @@ from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import encode
+from controller_core.remoting.host_port import read_host_port
 from controller_core.server.cli.load_connection import LoadConnection
 from controller_core.tls.dialling import process_tls
 
@@ -144,8 +145,7 @@ async def _find_leader(controllers: tuple[str, ...]) -> str:
 
 
 async def _dial(address: str) -> Connection:
-    host, _, port = address.rpartition(":")
-    return await connect(host.strip("[]"), int(port), CALL_TIMEOUT_S)
+    return await connect(*read_host_port(address), CALL_TIMEOUT_S)
 
 
 async def _prepare(connection: Connection, place: _LoadedGroup) -> _GroupState:
@@ -269,8 +269,7 @@ async def _measure(plan: BenchPlan, leader: str, groups: list[_GroupState]) -> B
     context = None if tls is None else tls.context
     lanes = [LoadConnection() for _ in range(plan.connections)]
     for lane, address in zip(lanes, cycle(plan.controllers if plan.spread else (leader,)), strict=False):
-        host, _, port = address.rpartition(":")
-        await loop.create_connection(partial(_given, lane), host.strip("[]"), int(port), ssl=context)
+        await loop.create_connection(partial(_given, lane), *read_host_port(address), ssl=context)
     run = _Run(plan, groups, lanes)
     for lane in lanes:
         lane.on_answer, lane.on_lost = run.on_answer, run.lost

@@ -31,6 +31,7 @@ from controller_core.channel.errors import ChannelError
 from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.replies import RoleNotice
 from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.host_port import read_host_port
 from controller_core.server.logs import bind
 from controller_core.server.notices.role_notice import role_notice_frame
 from controller_core.tls.dialling import ClientTls
@@ -212,9 +213,8 @@ class Notifier:
             return self._connections[address]
         self.forget(address)  # it is closed, or leads to another broker
         dialled = self._dial_at(address)
-        host, _, port = dialled.rpartition(":")
         connection = await connect(
-            host.strip("[]"), int(port), DIAL_TIMEOUT_S, client_tls=self._broker_tls, sign=self._sign
+            *read_host_port(dialled), DIAL_TIMEOUT_S, client_tls=self._broker_tls, sign=self._sign
         )
         connection.label = dialled
         if self._is_connected(address):

@@ -18,6 +18,7 @@ from controller_core.channel.endpoints import connect
 from controller_core.channel.errors import ConnectError
 from controller_core.groups.liveness.holders import NO_CHANNEL_ID
 from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.host_port import read_host_port
 from controller_core.remoting.nodes.token import TOKEN_FIELD
 from controller_core.tls.dialling import ClientTls
 
@@ -88,9 +89,8 @@ class Forwarder:
                 address = self._address_of(leader_id)
                 if address is None:
                     raise ConnectError(f"nothing says where node {leader_id} is")
-                host, _, port = address.rpartition(":")
                 connection = await connect(
-                    host.strip("[]"), int(port), DIAL_TIMEOUT_S, client_tls=self._client_tls
+                    *read_host_port(address), DIAL_TIMEOUT_S, client_tls=self._client_tls
                 )
                 self._connections[leader_id] = connection
             return connection

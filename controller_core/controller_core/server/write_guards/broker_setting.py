@@ -11,6 +11,7 @@ from typing import Final
 from controller_core.channel.errors import CallTimeoutError, ConnectionClosedError
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import shown
+from controller_core.remoting.host_port import join_host_port
 from controller_core.server.common.broker_questions import Ask, RefusedError, ask_or_raise
 from controller_core.server.settings import properties
 
@@ -67,4 +68,4 @@ class BrokerSetting:
 def _announces(held: dict[str, str], address: str) -> bool:
     """Return whether settings are those of the broker that announces this address; True if unknown."""
     host, port = held.get("brokerIP1"), held.get("listenPort")
-    return not host or not port or f"{host}:{port}" == address
+    return not host or not port or join_host_port(host, port) == address

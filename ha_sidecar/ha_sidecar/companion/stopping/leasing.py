@@ -44,6 +44,7 @@ from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.headers import GetMetaDataResponseHeader
+from controller_core.remoting.host_port import join_host_port
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError, controller_answer
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.questions import ask_group
@@ -102,7 +103,7 @@ class Leasing:
         Raises:
             OSError: the port cannot be had.
         """
-        addresses = [f"{host}:{port}" for host, port in self._config.controllers]
+        addresses = [join_host_port(*one) for one in self._config.controllers]
         server = await asyncio.start_server(
             self._serve, LOOPBACK, self._config.lease_port, limit=QUESTION_BYTES_MAX
         )

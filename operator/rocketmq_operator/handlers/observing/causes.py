@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+from controller_core.remoting.host_port import join_host_port
 from rocketmq_operator.api.conditions import Condition
 from rocketmq_operator.api.names import CLUSTER_LABEL, COMPONENT_LABEL
 from rocketmq_operator.clients.api import PeerUnavailableError, RequestRefusedError
@@ -73,7 +74,7 @@ async def group_with_causes(environment: Environment, observed: ObservedGroup) -
 
 async def _companion_status(environment: Environment, ip: str) -> _Told | None:
     try:
-        status = await environment.companions.status(f"{ip}:{names.COMPANION_HTTP_PORT}")
+        status = await environment.companions.status(join_host_port(ip, names.COMPANION_HTTP_PORT))
         missing, refusal = parse_missing_metadata(status), parse_refusal(status)
         return missing, refusal, parse_users_in_sync(status), parse_settings(status)
     except (PeerUnavailableError, ObservationError) as error:

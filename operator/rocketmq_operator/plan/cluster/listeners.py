@@ -14,6 +14,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
+from controller_core.remoting.host_port import join_host_port
 from controller_core.tls.files import TRUST_FILE
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Placement
@@ -28,7 +29,6 @@ from rocketmq_operator.plan.common.listeners import (
     GRPC,
     REMOTING,
     ROUTES,
-    host_port,
     outside_address,
     service_spec,
     with_route_fronts,
@@ -73,7 +73,7 @@ def inside_addresses(observed: ObservedCluster) -> dict[str, str]:
             and LISTENER_LABEL not in labels
             and address not in {"", "None"}
         ):
-            found[key.name] = host_port(address, REMOTING.number)
+            found[key.name] = join_host_port(address, REMOTING.number)
     return found
 
 

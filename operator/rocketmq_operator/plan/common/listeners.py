@@ -13,6 +13,7 @@ not known yet is None: no client gets it.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from controller_core.remoting.host_port import join_host_port
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.listeners import (
     BrokerAddress,
@@ -101,12 +102,7 @@ def outside_address(
             pass
     if not host or not number or (service is None and listener.type is not ListenerType.EXTERNAL):
         return None
-    return host_port(host, number)
-
-
-def host_port(host: str, port: int) -> str:
-    """Return an address in one text; an IPv6 host stands in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return join_host_port(host, number)
 
 
 def _node_port(service: Live | None, name: str) -> int | None:

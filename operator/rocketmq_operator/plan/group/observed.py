@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from controller_core.remoting.host_port import host_of
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.plan.common.objects import Children, Json, Live, ObjectKey, Owner, cluster_ip
@@ -47,7 +48,7 @@ class ReportedGroup:
 
     def by_host(self, host: str) -> ReportedMember | None:
         """Return the member that announced this host; of several, the newest."""
-        found = [member for member in self.members if member.address.rpartition(":")[0] == host]
+        found = [member for member in self.members if host_of(member.address) == host]
         return max(found, key=lambda member: member.broker_id, default=None)
 
     @property
@@ -158,7 +159,7 @@ class ObservedGroup:
 
     def member_at(self, address: str) -> str:
         """Return the member that announces this host:port, empty for a stranger."""
-        host = address.rpartition(":")[0]
+        host = host_of(address)
         for kind, name in self.children:
             if kind == "Service" and host and self.service_address(name) == host:
                 return name

@@ -21,6 +21,7 @@ from typing import Any, Self
 import aiohttp
 
 from controller_core import bounded_json
+from controller_core.remoting.host_port import bracketed
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 ANSWER_BYTES_MAX = 33_554_432
@@ -182,8 +183,3 @@ def _check(url: str, status: int) -> None:
             raise ClusterError("refused", f"{url}: status {status}: the service account may not")
         case _:
             raise ClusterError("error", f"{url}: status {status}")
-
-
-def bracketed(address: str) -> str:
-    """Return an address as a URL wants it: IPv6 in brackets."""
-    return f"[{address}]" if ":" in address else address

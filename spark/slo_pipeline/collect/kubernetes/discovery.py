@@ -14,7 +14,7 @@ operator makes.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from slo_pipeline.collect.kubernetes.api import bracketed
+from controller_core.remoting.host_port import bracketed
 from slo_pipeline.collect.kubernetes.pods import Pod
 from slo_pipeline.collect.scraping.targets import TARGETS_MAX, Target
 
