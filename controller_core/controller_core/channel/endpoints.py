@@ -26,6 +26,7 @@ from controller_core.channel.listener import Listener
 from controller_core.channel.log_rate import LogRate
 from controller_core.channel.memory import MemoryBudget
 from controller_core.channel.places import Places, PortPlace
+from controller_core.channel.sockets import listening_hosts
 from controller_core.channel.turns import Turns
 from controller_core.remoting.frame import ANY_FRAMES, FrameBounds
 from controller_core.remoting.host_port import join_host_port
@@ -187,7 +188,9 @@ class Server:
             self._look_timer = loop.call_later(LOOK_S, self._look, self._bounds.deadlines)
         # asyncio's own loop accepts all that wait in one turn; see `listener` for uvloop.
         if tls is None and isinstance(loop, asyncio.BaseEventLoop):
-            self._server = await loop.create_server(self._protocol, host, port, backlog=BACKLOG_MAX)
+            hosts = listening_hosts(host, port)
+            at = hosts if len(hosts) > 1 else host
+            self._server = await loop.create_server(self._protocol, at, port, backlog=BACKLOG_MAX)
             return
         self._listener = Listener(
             self._protocol,
@@ -263,7 +266,7 @@ async def serve(
     """Listen on a port and hand each new connection to `on_connection`, which sets its `on_request`.
 
     Args:
-        host: name or address to listen on.
+        host: name or address to listen on; 0.0.0.0 or none is every interface, in IPv4 and IPv6.
         port: TCP port; 0 lets the kernel choose.
         on_connection: takes a new connection before its first request.
         bounds: what strangers may send and make this port hold.

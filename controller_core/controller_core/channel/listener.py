@@ -29,6 +29,7 @@ from typing import Final
 from controller_core import limits
 from controller_core.channel.log_rate import LogRate
 from controller_core.channel.places import Places, PortPlace
+from controller_core.channel.sockets import listening_hosts
 
 TLS_HANDSHAKE_BYTE: Final = 0x16
 _ACCEPTS_AT_ONCE: Final = 64
@@ -73,14 +74,16 @@ class Listener:
         self._starting: dict[asyncio.Task[None], socket.socket] = {}
 
     async def listen(self, host: str, port: int, backlog: int) -> None:
-        """Begin to accept.
+        """Begin to accept; `sockets.listening_hosts` says where.
 
         Raises:
             OSError: the port cannot be had.
         """
-        found = await self._loop.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
+        found = [
+            one
+            for each in listening_hosts(host, port)
+            for one in await self._loop.getaddrinfo(each, port, type=socket.SOCK_STREAM)
+        ]
         try:
             for family, kind, protocol, _, address in dict.fromkeys(found):
                 listening = socket.socket(family, kind, protocol)

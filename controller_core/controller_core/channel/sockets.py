@@ -5,6 +5,8 @@ from typing import Final
 
 from controller_core.remoting.host_port import join_host_port
 
+EVERY_V4: Final = "0.0.0.0"  # noqa: S104 - what a caller was asked for
+EVERY_V6: Final = "::"
 KEEPALIVE_IDLE_S: Final = 30
 KEEPALIVE_INTERVAL_S: Final = 10
 KEEPALIVE_PROBES_MAX: Final = 3
@@ -16,6 +18,44 @@ def address_text(name: object) -> str:
         return str(name or "")
     host, port = name[0], name[1]
     return join_host_port(str(host), port)
+
+
+def listening_hosts(host: str, port: int) -> list[str]:
+    """Return the addresses at which a process listens that was given this host.
+
+    The host 0.0.0.0, or none, is every interface in IPv4 and IPv6, as it is to Java. With port 0 it is IPv4
+    alone: the kernel would choose two ports. Without IPv6 in this machine's kernel it is IPv4, too.
+    """
+    if host not in {"", EVERY_V4}:
+        return [host]
+    return [EVERY_V4] if port == 0 or not _has_v6() else [EVERY_V4, EVERY_V6]
+
+
+def _has_v6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind((EVERY_V6, 0))
+    except OSError:
+        return False
+    return True
+
+
+def listening_everywhere(port: int, backlog: int) -> socket.socket:
+    """Return one socket that listens at a port of every interface, in IPv4 and IPv6.
+
+    It shows peers of IPv4 as addresses of IPv6 (`plain_host`).
+
+    Raises:
+        OSError: the port cannot be had.
+    """
+    dual = _has_v6() and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if dual else socket.AF_INET
+    return socket.create_server(("", port), family=family, backlog=backlog, dualstack_ipv6=dual)
+
+
+def plain_host(host: str) -> str:
+    """Return a peer's address; one of IPv4 that a socket of both families shows, as IPv4."""
+    return host.removeprefix("::ffff:") if "." in host else host
 
 
 def set_options(sock: socket.socket | None) -> None:

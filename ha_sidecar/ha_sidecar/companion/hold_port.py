@@ -24,6 +24,7 @@ import socket
 import time
 from typing import Final
 
+from controller_core.channel.sockets import listening_everywhere
 from ha_sidecar.address import HostPort
 
 REACHED_WITHIN_S: Final = 2.5
@@ -45,19 +46,12 @@ _log = logging.getLogger(__name__)
 
 
 def listening(port: int) -> socket.socket:
-    """Return a non-blocking socket that listens at a port on all addresses.
+    """Return a non-blocking socket that listens at a port on all addresses, in IPv4 and IPv6.
 
     Raise `OSError` if the port is taken.
     """
-    listener = socket.socket()
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("", port))
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-    except OSError:
-        listener.close()
-        raise
+    listener = listening_everywhere(port, BACKLOG)
+    listener.setblocking(False)
     return listener
 
 

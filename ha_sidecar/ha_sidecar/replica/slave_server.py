@@ -28,6 +28,7 @@ from typing import Final
 
 from controller_core.channel.log_rate import LogRate
 from controller_core.channel.places import Places, PortPlace
+from controller_core.channel.sockets import EVERY_V4, listening_everywhere, plain_host
 from controller_core.remoting.host_port import join_host_port
 from controller_core.remoting.numbers import BrokerId, LogOffset
 from ha_sidecar import limits
@@ -95,8 +96,11 @@ class HaServer:
 
     def start(self, host: str, port: int) -> None:
         """Listen; raise `OSError` if the port cannot be had."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        if host in {"", EVERY_V4}:
+            self._listener = listening_everywhere(port, BACKLOG)
+        else:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            self._listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
         self.port = self._listener.getsockname()[1]
         self._thread = threading.Thread(
             target=self._accept, args=(self._listener,), name="ha-accept", daemon=True
@@ -159,12 +163,13 @@ class HaServer:
                     _log_not_accepted("accepting slaves: %s", error)
                     time.sleep(WAIT_MS / 1000)
                 continue
+            host = plain_host(peer[0])
             with self._lock:
-                place = self._places.take(peer[0]) if self._listener is not None else None
+                place = self._places.take(host) if self._listener is not None else None
             if place is None:
                 sock.close()
                 continue
-            session = _Session(self, sock, join_host_port(*peer[:2]), place)
+            session = _Session(self, sock, join_host_port(host, peer[1]), place)
             with self._lock:
                 self._sessions.add(session)
             session.start()

@@ -14,6 +14,7 @@ from rocketmq_operator.api.clusters.controllers import (
     NameServersSpec,
     NodeFailover,
 )
+from rocketmq_operator.api.clusters.ip_families import IP_FAMILY_RULES, IpFamilies, IpFamilyPolicy
 from rocketmq_operator.api.common import (
     NAME_LENGTH_MAX,
     LogLevel,
@@ -263,6 +264,7 @@ class RocketMQClusterSpec(SpecModel):
         _CLIENTS_NEED_INTERNAL,
         _EXTERNAL_IN_PLAIN,
         _GRPC_NEEDS_PROXIES,
+        *IP_FAMILY_RULES,
         Rule(
             name="OlderProtocol",
             expression="!self.version.startsWith('5.0.') && self.version != '5.1.0'",
@@ -290,6 +292,12 @@ class RocketMQClusterSpec(SpecModel):
     """Who speaks gRPC with clients."""
     tls: TlsSpec = TlsSpec()
     """Certificates of the cluster's processes."""
+    ip_family_policy: IpFamilyPolicy | None = None
+    """How many families of IP addresses all Services of the cluster and its groups have: SingleStack,
+    PreferDualStack or RequireDualStack. Absent: as Kubernetes decides, which is one."""
+    ip_families: IpFamilies = ()
+    """The families: IPv4 or IPv6 with SingleStack, both with RequireDualStack. The first one never changes:
+    brokers announce addresses of it. Empty: those of Kubernetes."""
     route_fronts: RouteFronts = RouteFronts()
     """Pods of the route fronts of all listeners."""
     listeners: Listeners = ()

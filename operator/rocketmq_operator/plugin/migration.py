@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from controller_core import bounded_json
+from controller_core.remoting.host_port import join_host_port
 from rocketmq_operator.api.names import CLUSTER_KIND, GROUP_KIND
 from rocketmq_operator.clients.api import Json, KubeConflictError
 from rocketmq_operator.plan.common import names
@@ -249,7 +250,9 @@ class MigrationRun:
 
     async def _surveyed(self, observed: ObservedMigration) -> ObservedMigration:
         """Ask the old brokers that run."""
-        running = {f"{one.address}:{self._request.port}": one for one in observed.surveyed if one.address}
+        running = {
+            join_host_port(one.address, self._request.port): one for one in observed.surveyed if one.address
+        }
         by_dledger = self._request.old_kind.value == "dledger"
         body = migration_pods.survey_pod(
             observed, tuple(running), unread=by_dledger and not self._options.undo

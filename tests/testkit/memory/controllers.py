@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
+from controller_core.remoting.host_port import join_host_port
 from rocketmq_operator.clients.api import PeerUnavailableError
 from testkit.memory.kubernetes import MemoryKube
 from testkit.memory.membership import COUNT_MAX, NAMESPACE, MemoryMembership
@@ -193,4 +194,4 @@ class MemoryControllers:
 
     def _address(self, member: str) -> str:
         service = self._kube.objects.get(("Service", NAMESPACE, member))
-        return "" if service is None else f"{service['spec'].get('clusterIP', '')}:10911"
+        return "" if service is None else join_host_port(service["spec"].get("clusterIP", ""), 10_911)

@@ -22,9 +22,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rocketmq_operator.api.names import FIELD_MANAGER
-from rocketmq_operator.clients.api import KubeConflictError, PeerUnavailableError, RequestRefusedError
+from rocketmq_operator.clients.api import KubeConflictError, PeerUnavailableError
 from testkit.memory.managed_fields import fields_of, lay_over, without_empty_lists
 from testkit.memory.pod_faults import PodFault, deployment_status, failed_create, pod_status
+from testkit.memory.refused_writes import refuse_other_claims, refuse_other_families
+from testkit.memory.service_addresses import V4_ONLY, give_addresses, pod_addresses
 
 Json = dict[str, Any]
 Key = tuple[str, str, str]
@@ -43,6 +45,7 @@ class MemoryKube:
         objects: by kind, namespace and name.
         writes: the writes, in words.
         crash_after: the number of the write that ends in `CrashError`; None for never.
+        families: of the addresses that Services and pods can have, the default first.
         births: how often each pod was made.
         faults: what breaks a pod, by its name and the revision that breaks it; an empty
             one is the next that is made.
@@ -58,6 +61,7 @@ class MemoryKube:
         self.objects: dict[Key, Json] = {}
         self.writes: list[str] = []
         self.crash_after: int | None = None
+        self.families: tuple[str, ...] = V4_ONLY
         self.births: dict[str, int] = {}
         self.unready: set[str] = set()
         self.without_address: set[str] = set()
@@ -211,13 +215,15 @@ class MemoryKube:
 
     def _store(self, manager: str, body: Json, part: str) -> Json:
         body = copy.deepcopy(body) if part == "status" else without_empty_lists(body)
+        if body["kind"] == "Service" and part == "spec":
+            refuse_other_families(body, self.families)
         key = (body["kind"], body["metadata"]["namespace"], body["metadata"]["name"])
         live = self.objects.setdefault(
             key, {"metadata": {"uid": f"uid-{next(self._numbers)}", "generation": 0}}
         )
         spec_before = copy.deepcopy(live.get("spec"))
         if body["kind"] == "StatefulSet" and spec_before is not None:
-            _refuse_other_claims(spec_before, body["spec"])
+            refuse_other_claims(spec_before, body["spec"])
         lay_over(live, self._applied.get((manager, key), {}), body)
         self._applied[manager, key] = body
         live["metadata"]["resourceVersion"] = str(next(self._numbers))
@@ -231,10 +237,9 @@ class MemoryKube:
         """Let Kubernetes' own controllers act until nothing changes."""
         self._collect()
         for (kind, namespace, name), value in sorted(self.objects.items()):
-            if kind == "Service" and "clusterIP" not in value["spec"] and name not in self.without_address:
-                value["spec"]["clusterIP"] = (
-                    f"10.96.{_number(namespace + name) % 200}.{_number(name) % 200 + 1}"
-                )
+            if kind == "Service" and name not in self.without_address:
+                place = _number(namespace + name) % 200, _number(name) % 200 + 1
+                give_addresses(value, self.families, place)
             if kind == "StatefulSet":
                 self._settle_set(namespace, name, value)
             if kind == "Deployment":
@@ -359,7 +364,7 @@ class MemoryKube:
                 "ownerReferences": [{"uid": owner["metadata"]["uid"]}],
             },
             "spec": owner["spec"]["template"].get("spec", {}) | {"nodeName": f"node-of-{name}"},
-            "status": {"podIP": f"10.244.{_number(name) % 200}.{self.births[name]}"},
+            "status": pod_addresses(self.families, _number(name) % 200, self.births[name]),
         }
         for template in owner["spec"].get("volumeClaimTemplates", []):
             claim = f"{template['metadata']['name']}-{name}"
@@ -387,11 +392,6 @@ class MemoryKube:
 def is_ready(pod: Json) -> bool:
     """Tell whether a pod says that it is ready."""
     return {"type": "Ready", "status": "True"} in pod["status"]["conditions"]
-
-
-def _refuse_other_claims(live: Json, wanted: Json) -> None:
-    if live.get("volumeClaimTemplates") != wanted.get("volumeClaimTemplates"):
-        raise RequestRefusedError("spec: Forbidden: updates to volumeClaimTemplates of a StatefulSet")
 
 
 def _number(text: str) -> int:

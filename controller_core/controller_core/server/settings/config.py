@@ -100,8 +100,8 @@ class Settings(TlsKeys):
     bind_address: str = text_key(
         "bindAddress",
         "0.0.0.0",  # noqa: S104 - Java's default; brokers dial from other hosts
-        "Address all three ports listen on. A host name or an IP address; with the default, a node whose own "
-        "entry of the peers is an IPv6 address listens on all of IPv6.",
+        "Address all three ports listen on. A host name or an IP address; the default is every interface, in "
+        "IPv4 and IPv6.",
     )
     elect_unclean_master: bool = bool_key(
         "enableElectUncleanMaster",
@@ -290,10 +290,8 @@ class Settings(TlsKeys):
 
     @property
     def listen_host(self) -> str:
-        """Where the ports listen: `bindAddress`; by default all of IPv6 if the own address is IPv6."""
-        bind = self.bind_address.removeprefix("[").removesuffix("]")
-        is_default = bind == "0.0.0.0"  # noqa: S104 - Java's default
-        return "::" if is_default and self.self_peer.host.startswith("[") else bind
+        """Where the ports listen: `bindAddress` without brackets."""
+        return self.bind_address.removeprefix("[").removesuffix("]")
 
     def raft_port(self, peer: Peer) -> int:
         """Return the port of Raft's traffic of `peer`."""

@@ -12,6 +12,7 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from controller_core.access.signing import Credentials
+from controller_core.remoting.host_port import join_host_port
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.members.learners import LearnerKind
@@ -141,7 +142,7 @@ class RotationObserver:
         live = self.services.get(ObjectKey("Service", member))
         if live is None or not cluster_ip(live):
             raise _MissingBrokersError(f"{member} has no address")
-        return f"{cluster_ip(live)}:{names.BROKER_PORT}"
+        return join_host_port(cluster_ip(live), names.BROKER_PORT)
 
     async def _ask(self, group: str, address: str, users: InnerUsers) -> BrokerUsers:
         signer, kind = users.current, USER_KIND.kind

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from controller_core.access.signing import Credentials
+from controller_core.remoting.host_port import join_host_port
 from rocketmq_operator.api.access.user import OWN_USER_PREFIX, UserSpec, UserStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import DeletionPolicy
@@ -226,7 +227,7 @@ async def _name_servers(environment: Environment, namespace: str, cluster: str) 
         "Service", namespace, {CLUSTER_LABEL: cluster, COMPONENT_LABEL: NAME_SERVER}
     )
     return tuple(
-        f"{cluster_ip(one)}:{names.NAME_SERVER_PORT}"
+        join_host_port(cluster_ip(one), names.NAME_SERVER_PORT)
         for one in services
         if names.is_member(one["metadata"]["name"], names.name_servers(cluster)) and cluster_ip(one)
     )

@@ -57,7 +57,7 @@ from rocketmq_operator.plan.common.claimed_names import names_of_cluster
 from rocketmq_operator.plan.common.listeners import with_route_fronts
 from rocketmq_operator.plan.common.objects import Json, ObjectKey, belongs_to, key_of
 from rocketmq_operator.plan.common.ownership import why_name_is_taken
-from rocketmq_operator.plan.common.parts import with_live_claim_templates
+from rocketmq_operator.plan.common.parts import in_families, with_live_claim_templates
 from rocketmq_operator.plan.common.waits import PAUSED, unknown_address
 from rocketmq_operator.plan.credentials.inner_users import marked, signer_mark
 from rocketmq_operator.plan.pods.logs import log_target
@@ -143,7 +143,7 @@ def _wanted_children(
     observed: ObservedCluster, peers: int, mode: TlsMode, stage: ClientsStage
 ) -> tuple[Json, ...]:
     owner, spec = observed.owner, observed.spec
-    return (
+    made = (
         *_trust(observed, mode, stage),
         *cluster_children(owner, spec, observed.secrets, peers, mode, stage),
         *proxy_children(owner, spec, stage),
@@ -151,6 +151,7 @@ def _wanted_children(
         *grpc_services(owner, spec),
         bootstrap(observed, client_authorities(observed, stage)),
     )
+    return tuple(in_families(body, spec) if body["kind"] == "Service" else body for body in made)
 
 
 def _certificates(observed: ObservedCluster, mode: TlsMode) -> ResourcePlan:

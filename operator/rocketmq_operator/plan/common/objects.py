@@ -214,6 +214,17 @@ def cluster_ip(service: Live) -> str:
     return str(service["spec"].get("clusterIP", ""))
 
 
+def families_of(service: Live) -> tuple[str, ...]:
+    """Return the families of a Service's addresses, that of its ClusterIP first."""
+    spec = service["spec"]
+    return tuple(spec.get("ipFamilies") or ()) or (family_of(cluster_ip(service)),)
+
+
+def family_of(address: str) -> str:
+    """Return the family of an IP address, in Kubernetes' words."""
+    return "IPv6" if ":" in address else "IPv4"
+
+
 def by_key(values: Iterable[Live]) -> dict[ObjectKey, Live]:
     """Return objects by kind and name."""
     return {key_of(value): value for value in values}

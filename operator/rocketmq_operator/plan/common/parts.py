@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Final
 
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Placement, Resources, Spread, Toleration
 from rocketmq_operator.api.names import CONFIG_HASH_ANNOTATION
 from rocketmq_operator.plan.common.names import (
@@ -251,6 +252,16 @@ def _service(
         **rest,
     }
     return child(owner, "Service", name, labels=labels, spec=spec)
+
+
+def in_families(service: Json, cluster: RocketMQClusterSpec | None) -> Json:
+    """Return a Service of a cluster with the families of addresses that the cluster's spec asks for."""
+    if cluster is None or cluster.ip_family_policy is None:
+        return service
+    asked: Json = {"ipFamilyPolicy": cluster.ip_family_policy.value}
+    if cluster.ip_families:
+        asked["ipFamilies"] = [family.value for family in cluster.ip_families]
+    return service | {"spec": service["spec"] | asked}
 
 
 def host_aliases(addresses: Mapping[str, str]) -> list[Json]:

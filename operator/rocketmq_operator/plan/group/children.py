@@ -16,6 +16,7 @@ Source: RocketMQ 5.4.0 BrokerConfig.java, MessageStoreConfig.java for the keys.
 from collections.abc import Mapping
 from typing import Final
 
+from controller_core.remoting.host_port import bracketed
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, Durability
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.members.roles import RoleMode
@@ -236,9 +237,9 @@ def member_service(
     """Return the Service whose ClusterIP is a member's address for as long as the group lives."""
     labels = _labels(owner, spec, LOG_REPLICA if _is_log(owner, name) else BROKER)
     if _is_log(owner, name):
-        return parts.pod_service(owner, name, labels, REPLICA_PORTS)
+        return parts.in_families(parts.pod_service(owner, name, labels, REPLICA_PORTS), cluster)
     ports = parts.service_ports(broker_ports(cluster))
-    return child(owner, "Service", name, labels=labels, spec={"ports": ports})
+    return parts.in_families(child(owner, "Service", name, labels=labels, spec={"ports": ports}), cluster)
 
 
 def fixed_children(
@@ -268,7 +269,7 @@ def fixed_children(
         "start-broker.sh": start_script(spec, has_users=cluster.has_users),
         "start-replica.sh": REPLICA_START,
         "start-seed.sh": seed_start(FIND_ADDRESS, spec),
-        "addresses": "".join(f"{name}={address}\n" for name, address in sorted(addresses.items())),
+        "addresses": "".join(f"{name}={bracketed(at)}\n" for name, at in sorted(addresses.items())),
         **_proxy_file(owner, spec, cluster, stage),
         **level_file(spec.log_level),
         **logback_file(spec),
@@ -276,8 +277,9 @@ def fixed_children(
     }
     # Learners are not among them: one that is away must not hold a drain back.
     members = belonging_labels(spec.cluster, owner.name) | {INSTANCE_LABEL: owner.name}
+    selector, ports = broker_selector(owner.name), broker_ports(cluster)
     return (
-        parts.headless_service(owner, owner.name, labels, broker_selector(owner.name), broker_ports(cluster)),
+        parts.in_families(parts.headless_service(owner, owner.name, labels, selector, ports), cluster),
         # Why one budget over brokers and log replicas: two copies are two members, whatever they are.
         parts.disruption_budget(owner, owner.name, labels, members),
         child(owner, "ConfigMap", owner.name, labels=labels, data=data),

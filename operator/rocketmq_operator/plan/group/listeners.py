@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.names import LISTENER_LABEL
-from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.listeners import REMOTING, service_spec, with_services
 from rocketmq_operator.plan.common.objects import (
     BROKER,
@@ -40,7 +40,7 @@ def listener_services(
             )
             if listener.annotations:
                 body["metadata"]["annotations"] = dict(listener.annotations)
-            yield body
+            yield parts.in_families(body, cluster)
 
 
 def listener_slices(body: Json, member: str, cluster: RocketMQClusterSpec | None) -> Iterator[Json]:

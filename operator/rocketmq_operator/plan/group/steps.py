@@ -33,12 +33,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from rocketmq_operator.api.names import LISTENER_LABEL
 from rocketmq_operator.api.pods.storage import GroupStorage
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import (
     NO_STEPS,
-    Delete,
     ResourcePlan,
     Step,
     Wait,
@@ -47,7 +45,6 @@ from rocketmq_operator.plan.common.actions import (
 )
 from rocketmq_operator.plan.common.claimed_names import names_of_group
 from rocketmq_operator.plan.common.listeners import with_services
-from rocketmq_operator.plan.common.objects import Live, ObjectKey, belongs_to
 from rocketmq_operator.plan.common.ownership import why_name_is_taken
 from rocketmq_operator.plan.common.parts import with_live_claim_templates
 from rocketmq_operator.plan.common.waits import PAUSED, no_address, unknown_address
@@ -74,7 +71,12 @@ from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.group.observed_pods import known_hosts, pod_refusal
 from rocketmq_operator.plan.group.pod_sets.live_settings import with_kept_digest
 from rocketmq_operator.plan.group.rolling import hand_over, replace_broken, roll
-from rocketmq_operator.plan.group.slices import all_members, endpoint_slice_moves, endpoint_slices
+from rocketmq_operator.plan.group.slices import (
+    all_members,
+    endpoint_slice_moves,
+    endpoint_slices,
+    leftovers,
+)
 from rocketmq_operator.plan.group.static.static_steps import (
     effective,
     is_static,
@@ -141,7 +143,7 @@ def _concerns(observed: ObservedGroup) -> Iterator[ResourcePlan]:
     yield _free_lost_members(observed)
     yield _size(observed)
     yield roll(observed)
-    yield _leftovers(observed)
+    yield leftovers(observed)
     yield learner_plan(observed)
 
 
@@ -152,7 +154,7 @@ def _static_concerns(observed: ObservedGroup) -> Iterator[ResourcePlan]:
     plan = NO_STEPS if sized else _sets(observed, {observed.owner.name: size})
     yield ResourcePlan(plan.steps, plan.wait or wait, plan.notes)
     yield static_roll(observed)
-    yield _leftovers(observed)
+    yield leftovers(observed)
 
 
 def _names(observed: ObservedGroup) -> ResourcePlan:
@@ -167,7 +169,7 @@ def _services(observed: ObservedGroup) -> ResourcePlan:
         member_service(observed.owner, observed.spec, observed.cluster, name)
         for name in member_names(observed.owner.name, observed.spec)
     ] + [
-        learner_service(observed.owner, observed.spec, name)
+        learner_service(observed.owner, observed.spec, observed.cluster, name)
         for name in learner_names(observed.owner.name, observed.spec)
     ]
     plan = child_steps(observed.owner, wanted, observed.children)
@@ -364,35 +366,3 @@ def _volumes(observed: ObservedGroup) -> ResourcePlan:
         return learner_storage(spec) if is_learner(pod, group) else spec.storage
 
     return claim_steps(observed.children, storage_of, observed.owner.namespace)
-
-
-def _leftovers(observed: ObservedGroup) -> ResourcePlan:
-    """Remove Services and slices of members, and of listeners, that are neither asked for nor there."""
-    members = (*all_members(observed), *learner_names(observed.owner.name, observed.spec))
-    outside = {
-        names.listener_member(member, listener.name)
-        for listener in with_services(observed.cluster)
-        for member in members
-    }
-    kept = {*members, observed.owner.name, *outside}
-    gone = [
-        (key, live)
-        for key, live in sorted(observed.children.items())
-        if key.kind in {"Service", "EndpointSlice"}
-        and key.name not in kept
-        and _is_member_object(observed, key, live)
-    ]
-    return ResourcePlan(
-        tuple(Delete(key, live["metadata"].get("uid", ""), "member is gone") for key, live in gone)
-    )
-
-
-def _is_member_object(observed: ObservedGroup, key: ObjectKey, live: Live) -> bool:
-    group = observed.owner.name
-    is_ours = (
-        names.is_member(key.name, group)
-        or names.is_member(key.name, names.log_set(group))
-        or is_learner(key.name, group)
-    )
-    is_listeners = LISTENER_LABEL in (live["metadata"].get("labels") or {})
-    return (is_ours or is_listeners) and belongs_to(live, observed.owner)

@@ -35,7 +35,15 @@ from typing import Final
 
 from rocketmq_operator.api.names import EPOCH_ANNOTATION, GROUP
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common.objects import Json, Live, Owner, belonging_labels, child, covers
+from rocketmq_operator.plan.common.objects import (
+    Json,
+    Live,
+    Owner,
+    belonging_labels,
+    child,
+    covers,
+    family_of,
+)
 from rocketmq_operator.plan.group.children import BROKER_PORTS, broker_selector
 from rocketmq_operator.plan.group.observed import ReportedFailover
 
@@ -53,6 +61,7 @@ class MemberEndpoint:
 
     Attributes:
         alive: whether the controllers hear from it, None if they were not asked.
+        more_ips: addresses of its pod beside `ip`.
     """
 
     name: str
@@ -60,6 +69,11 @@ class MemberEndpoint:
     ready: bool
     deleting: bool
     alive: bool | None
+    more_ips: tuple[str, ...] = ()
+
+    def ip_of(self, family: str) -> str:
+        """Return the address of its pod in a family; empty if it has none."""
+        return next((one for one in (self.ip, *self.more_ips) if one and family_of(one) == family), "")
 
     @property
     def serves(self) -> bool:
@@ -114,13 +128,17 @@ def endpoint_slice(
     epoch: int = 0,
     *,
     ports: Mapping[str, int] = BROKER_PORTS,
+    family: str = "IPv4",
 ) -> Json:
     """Return the EndpointSlice behind a member's Service; it has no endpoint while the server has no address.
+
+    A Service of two families has a slice for each, because a slice holds addresses of one.
 
     Its endpoint is always ready: the operator has decided which member serves, and a broker that has just
     started must be reachable at the address it announced. It carries the deciding master epoch, 0 if unknown.
     """
-    endpoints: list[Json] = [{"addresses": [server.ip], "conditions": {"ready": True}}] if server.ip else []
+    ip = server.ip_of(family)
+    endpoints: list[Json] = [{"addresses": [ip], "conditions": {"ready": True}}] if ip else []
     labels = (
         broker_selector(owner.name)
         | belonging_labels(cluster, owner.name)
@@ -131,7 +149,7 @@ def endpoint_slice(
         "EndpointSlice",
         member,
         labels=labels,
-        addressType="IPv4",
+        addressType=family,
         endpoints=endpoints,
         ports=[{"name": name, "port": number, "protocol": "TCP"} for name, number in ports.items()],
     )

@@ -5,6 +5,7 @@ Then they prepare the volumes and hand them over. `steps` says why in this order
 
 from typing import Final
 
+from controller_core.remoting.host_port import join_host_port
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.migration import pods as migration_pods
 from rocketmq_operator.plan.migration.checks import (
@@ -35,7 +36,7 @@ from rocketmq_operator.plan.migration.writes import (
 
 
 def _addresses(observed: ObservedMigration) -> list[str]:
-    return [f"{one.address}:{observed.request.port}" for one in observed.surveyed if one.address]
+    return [join_host_port(one.address, observed.request.port) for one in observed.surveyed if one.address]
 
 
 def _is_closed(observed: ObservedMigration) -> bool:

@@ -12,6 +12,7 @@ From `prepare` on the new brokers own the stores and undo is impossible: the mig
 
 from typing import Final
 
+from controller_core.remoting.host_port import join_host_port
 from rocketmq_operator.plan.migration import pods as migration_pods
 from rocketmq_operator.plan.migration.observed import (
     LOG_ANNOTATION,
@@ -70,7 +71,9 @@ def _is_open(observed: ObservedMigration) -> bool:
 
 
 def _open(observed: ObservedMigration) -> StepAction:
-    addresses = [f"{one.address}:{observed.request.port}" for one in observed.surveyed if one.address]
+    addresses = [
+        join_host_port(one.address, observed.request.port) for one in observed.surveyed if one.address
+    ]
     return StepAction(
         writes=(RunPod(migration_pods.permission_pod(observed, "write", addresses), "allow writes"),)
     )

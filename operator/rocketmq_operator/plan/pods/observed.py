@@ -33,6 +33,7 @@ class ObservedPod:
         stranded_since: since when its volume prevents scheduling on any node; None if it does not.
         hold_port: the port at which new connections wait for its end; None if its companion is of a version
             without this port.
+        more_ips: its addresses after `ip`: that of the other family, where Kubernetes has both.
         runs: whether the process of its main container may run; False only where its status excludes it.
         answers: whether its main container passes its own readiness probe, whatever its companion says.
         trouble: why it does not become ready; None where it is ready or no cause is known.
@@ -50,6 +51,7 @@ class ObservedPod:
     runs: bool = True
     answers: bool = False
     trouble: PodTrouble | None = None
+    more_ips: tuple[str, ...] = ()
 
 
 def parse_pod(pod: Live) -> ObservedPod:
@@ -69,6 +71,7 @@ def parse_pod(pod: Live) -> ObservedPod:
         runs=main_runs(pod),
         answers=main_answers(pod),
         trouble=trouble_of(pod),
+        more_ips=tuple(one["ip"] for one in status.get("podIPs", [])[1:]),
     )
 
 

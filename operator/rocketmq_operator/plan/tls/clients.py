@@ -228,8 +228,7 @@ def service_hosts(service: Live, namespace: str) -> frozenset[str]:
     """Return the names and addresses by which clients know a Service."""
     hosts = _names_of(service["metadata"]["name"], namespace)
     spec = service.get("spec") or {}
-    if (address := spec.get("clusterIP", "")) not in {"", "None"}:
-        hosts.add(address)
+    hosts |= {one for one in spec.get("clusterIPs") or [spec.get("clusterIP", "")] if one not in {"", "None"}}
     ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
     for one in ingress:
         hosts |= {one[key] for key in ("ip", "hostname") if one.get(key)}

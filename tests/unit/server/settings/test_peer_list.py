@@ -78,11 +78,11 @@ def test_a_node_that_is_not_in_the_list_is_told_so() -> None:
         load(given)
 
 
-def test_a_node_at_an_ipv6_address_listens_on_ipv6_unless_told_otherwise() -> None:
-    given = {"controllerDLegerGroup": "g", "controllerDLegerPeers": "n0-[::1]:9878"}
-    assert load(given)[0].listen_host == "::"
+@pytest.mark.parametrize("host", ["a", "[::1]"])
+def test_a_node_listens_on_every_interface_unless_told_otherwise(host: str) -> None:
+    given = {"controllerDLegerGroup": "g", "controllerDLegerPeers": f"n0-{host}:9878"}
+    assert load(given)[0].listen_host == "0.0.0.0"  # noqa: S104
     assert load({**given, "bindAddress": "[::1]"})[0].listen_host == "::1"
-    assert load({**given, "controllerDLegerPeers": "n0-a:9878"})[0].listen_host == "0.0.0.0"  # noqa: S104
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])

@@ -65,12 +65,15 @@ def is_learner(name: str, group: str) -> bool:
     return any(names.is_member(name, learner_set_name(group, kind)) for kind in LearnerKind)
 
 
-def learner_service(owner: Owner, spec: BrokerGroupSpec, name: str) -> Json:
+def learner_service(
+    owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec | None, name: str
+) -> Json:
     """Return the Service whose ClusterIP is a learner's address for as long as the group lives."""
     is_broker = names.is_member(name, names.learner_set(owner.name))
     kind = LearnerKind.BROKER if is_broker else LearnerKind.LOG_REPLICA
     ports = BROKER_PORTS if is_broker else REPLICA_PORTS
-    return parts.pod_service(owner, name, _pod_set(owner, spec, kind).labels(owner, spec), ports)
+    made = parts.pod_service(owner, name, _pod_set(owner, spec, kind).labels(owner, spec), ports)
+    return parts.in_families(made, cluster)
 
 
 def learner_files(
