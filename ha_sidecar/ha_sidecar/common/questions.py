@@ -48,11 +48,25 @@ async def ask_broker(asker: Asker, known_address: str = "") -> BrokerFacts:
     """
     cache = EpochEntryCache.decode((await asker.ask(RequestCode.GET_BROKER_EPOCH_CACHE)).body)
     status = HARuntimeInfo.decode((await asker.ask(RequestCode.GET_BROKER_HA_STATUS)).body)
-    table = KVTable.decode((await asker.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
+    table = await _ask_figures(asker)
     if not cache.broker_id and not known_address:
         settings = await asker.ask(RequestCode.GET_BROKER_CONFIG)
         known_address = announced_address(settings.body.decode(errors="replace"))
     return broker_facts(cache, status, table, known_address)
+
+
+async def _ask_figures(asker: Asker) -> Mapping[str, str]:
+    """Return a broker's figures; none if it fails at telling the time of its oldest message.
+
+    RocketMQ up to 5.5.0 does when a client of IPv6 sent that message to a broker that announces an address of
+    IPv4. Source: DefaultMessageStore.getEarliestMessageTime, CommitLog.pickupStoreTimestamp.
+    """
+    try:
+        return KVTable.decode((await asker.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
+    except AskError as error:
+        if error.code != ResponseCode.SYSTEM_ERROR:
+            raise
+        return {}
 
 
 async def ask_log_end(asker: Asker) -> tuple[int, int]:

@@ -14,6 +14,10 @@ from typing import Any
 
 import pytest
 
+from controller_core.channel.asking import Asker, AskError
+from controller_core.remoting.codes import RequestCode
+from ha_sidecar.address import host_port
+from testkit.products.companion import BrokerCompanion
 from testkit.products.controllers import ControllerCluster
 from testkit.products.replica import LogReplicaProcess
 from testkit.rocketmq.jars import jars
@@ -41,6 +45,8 @@ SETTINGS = {
     **QUICK_SETTINGS,
     # The master is killed, which closes its connections; silence would only be that of a busy machine.
     "controllerHeartBeatTimeoutMills": "15000",
+    # As in a pod, whose start script writes the pod's address as Kubernetes does.
+    "brokerIP2": "::1",
 }
 
 
@@ -111,3 +117,27 @@ async def test_a_group_on_ipv6_fails_over_and_loses_no_message(tmp_path: Path) -
         await consumer.send(second.address, POPPED)
         taken = await consumer.take(second.address, POPPED, SETTLE_S)
         await consumer.acknowledge(second.address, taken)
+
+
+async def test_a_client_of_ipv6_does_not_hide_a_broker_of_ipv4_from_its_companion(
+    tmp_path: Path, name_server: NameServer
+) -> None:
+    """RocketMQ cannot tell the time of its oldest message then (request 28); a companion needs no figures."""
+    place = BrokerPlace(CLUSTER, GROUP, "orders-0", tmp_path / "broker")
+    async with ControllerCluster(tmp_path / "controllers", 1) as cluster:
+        addresses = cluster.remoting_addresses
+        broker = JavaBroker(await jars(), place, name_server.address, QUICK_SETTINGS, controllers=addresses)
+        metrics = broker.metrics_url.split("/")[2]
+        companion = BrokerCompanion(broker, addresses, **{"broker-metrics": metrics})
+        try:
+            await broker.start(BOOT_S)
+            through_v6 = f"[::1]:{broker.port}"
+            await PopConsumer(TOPIC, "consumers", GROUP, INVISIBLE_S).send(through_v6, POPPED, SETTLE_S)
+            asker = Asker(host_port(broker.address))
+            with contextlib.closing(asker), pytest.raises(AskError, match="IndexOutOfBoundsException"):
+                await asker.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+            await companion.process.start()
+            await companion.wait_metric("is_master", 1.0, SETTLE_S)
+        finally:
+            await companion.process.kill()
+            await broker.stop()

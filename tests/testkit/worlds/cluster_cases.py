@@ -36,7 +36,53 @@ _OF_OTHERS: Final[tuple[tuple[str, Json], ...]] = (
     ("an authority", {"tls": {"authority": {"secretName": "ours"}}}),
     ("TLS with clients", {"tls": {"clients": "Permissive"}}),
 )
+_FAMILY_CASES: Final = (
+    _refused("families without a policy", {"ipFamilies": ["IPv4"]}, "ipFamilies", "1 entries", "none"),
+    _refused(
+        "two families of one stack",
+        {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4", "IPv6"]},
+        "2 entries",
+        "SingleStack",
+    ),
+    _refused(
+        "a family that is preferred",
+        {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv4"]},
+        "1 entries",
+        "PreferDualStack",
+    ),
+    _refused(
+        "one family twice",
+        {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6", "IPv6"]},
+        "2 entries",
+        "RequireDualStack",
+    ),
+    _refused("an unknown family", {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPX"]}, "IPX"),
+    _refused("an unknown policy", {"ipFamilyPolicy": "Both"}, "Both"),
+    _refused(
+        "IPv6 of a version that cannot",
+        {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6"], "version": "5.1.4"},
+        "ipFamilies",
+        "5.1.4",
+        "5.2.0",
+    ),
+    _later(
+        "another first family",
+        {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"]},
+        {"ipFamilies": ["IPv6"]},
+        "ipFamilies[0]",
+        "IPv4",
+        "IPv6",
+    ),
+    _later(
+        "no policy any more",
+        {"ipFamilyPolicy": "PreferDualStack"},
+        {"ipFamilyPolicy": None},
+        "ipFamilyPolicy",
+        "PreferDualStack",
+    ),
+)
 CLUSTER_REFUSALS: Final = (
+    *_FAMILY_CASES,
     *(
         _refused(f"{name} for another cluster's controllers", change, "controllers.ref", "main", before=_REF)
         for name, change in _OF_OTHERS

@@ -16,9 +16,9 @@ from rocketmq_operator.api.base import KEPT_WHOLE
 from rocketmq_operator.api.rules import Rule
 
 FAMILIES_MAX: Final = 2
-WITHOUT_V6_PATTERN: Final = "^5[.]([12][.]|3[.]0$)"
-"""Versions of RocketMQ whose brokers or clients fail at addresses of IPv6 (docs/operations/ipv6.md)."""
-WITH_V6: Final = "5.3.1"
+WITHOUT_V6_PATTERN: Final = "^5[.]1[.]"
+"""Versions of RocketMQ whose clients, those in brokers too, split addresses at every colon."""
+WITH_V6: Final = "5.2.0"
 
 
 class IpFamily(StrEnum):
@@ -47,9 +47,8 @@ _COUNTS: Final = {
     IpFamilyPolicy.PREFER_DUAL_STACK: (0,),
     IpFamilyPolicy.REQUIRE_DUAL_STACK: (0, 2),
 }
-_EXPECTED: Final = (
-    "one with SingleStack, none with PreferDualStack, both with RequireDualStack, or leave it out"
-)
+_EXPECTED: Final = "one with SingleStack, none with PreferDualStack, both with RequireDualStack, or none"
+_WHY_NOT_V6: Final = f"its clients cannot connect to IPv6, so take {WITH_V6} or newer, or begin with IPv4"
 _COUNT_IN_CEL: Final = "(has(self.ipFamilies) ? self.ipFamilies.size() : 0)"
 _POLICY_IN_CEL: Final = "(has(self.ipFamilyPolicy) ? self.ipFamilyPolicy : 'none')"
 _FIRST_IS_V6: Final = "has(self.ipFamilies) && self.ipFamilies.size() > 0 && self.ipFamilies[0] == 'IPv6'"
@@ -63,16 +62,13 @@ def _fits(spec: Any) -> bool:  # noqa: ANN401 - the spec's module imports this o
 
 
 def fails_at_v6(version: str) -> bool:
-    """Say whether brokers or clients of a version fail at addresses of IPv6."""
+    """Say whether clients of a version cannot connect to addresses of IPv6."""
     return re.match(WITHOUT_V6_PATTERN, version) is not None
 
 
 def why_not_v6(version: str) -> str:
-    """Return what a person does about a version that fails at addresses of IPv6."""
-    return (
-        f"version is {version}: its clients and brokers fail at addresses of IPv6; take {WITH_V6} or newer, or "
-        "begin ipFamilies of a new cluster with IPv4"
-    )
+    """Say that brokers of a version cannot announce addresses of IPv6, and what to do."""
+    return f"the addresses of Services are of IPv6 with version {version}: {_WHY_NOT_V6}"
 
 
 IP_FAMILY_RULES: Final = (
@@ -92,13 +88,9 @@ IP_FAMILY_RULES: Final = (
     Rule(
         name="VersionWithoutIPv6",
         expression=f"!({_FIRST_IS_V6}) || !self.version.matches('{WITHOUT_V6_PATTERN}')",
-        message="'ipFamilies begins with IPv6 with version %s: its clients and brokers fail at addresses of IPv6; "
-        f"take {WITH_V6} or newer, or begin with IPv4'.format([self.version])",
+        message=f"'ipFamilies begins with IPv6 with version %s: {_WHY_NOT_V6}'.format([self.version])",
         holds=lambda spec: spec.ip_families[:1] != (IpFamily.V6,) or not fails_at_v6(spec.version),
-        problem=lambda spec: (
-            f"ipFamilies begins with IPv6 with version {spec.version}: its clients and brokers fail at addresses "
-            f"of IPv6; take {WITH_V6} or newer, or begin with IPv4"
-        ),
+        problem=lambda spec: f"ipFamilies begins with IPv6 with version {spec.version}: {_WHY_NOT_V6}",
     ),
     Rule(
         name="FirstFamilyKept",
@@ -111,8 +103,8 @@ IP_FAMILY_RULES: Final = (
     Rule(
         name="PolicyKept",
         expression="!has(oldSelf.ipFamilyPolicy) || has(self.ipFamilyPolicy)",
-        message="'ipFamilyPolicy cannot be removed, it was %s: set SingleStack to give the second family up'"
-        ".format([oldSelf.ipFamilyPolicy])",
+        message="'ipFamilyPolicy cannot change from %s to %s: set SingleStack to give the second family up'"
+        f".format([oldSelf.ipFamilyPolicy, {_POLICY_IN_CEL}])",
         reason="FieldValueForbidden",
     ),
 )

@@ -33,6 +33,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from rocketmq_operator.api.clusters.ip_families import IpFamily, fails_at_v6, why_not_v6
 from rocketmq_operator.api.pods.storage import GroupStorage
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import (
@@ -45,6 +46,7 @@ from rocketmq_operator.plan.common.actions import (
 )
 from rocketmq_operator.plan.common.claimed_names import names_of_group
 from rocketmq_operator.plan.common.listeners import with_services
+from rocketmq_operator.plan.common.objects import family_of
 from rocketmq_operator.plan.common.ownership import why_name_is_taken
 from rocketmq_operator.plan.common.parts import with_live_claim_templates
 from rocketmq_operator.plan.common.waits import PAUSED, no_address, unknown_address
@@ -178,7 +180,18 @@ def _services(observed: ObservedGroup) -> ResourcePlan:
     missing = [
         body["metadata"]["name"] for body in wanted if not observed.service_address(body["metadata"]["name"])
     ]
-    return ResourcePlan(plan.steps, no_address(missing[0]) if missing else None, plan.notes)
+    return ResourcePlan(
+        plan.steps, no_address(missing[0]) if missing else _unusable_addresses(observed), plan.notes
+    )
+
+
+def _unusable_addresses(observed: ObservedGroup) -> Wait | None:
+    """Say why the brokers cannot announce the addresses that their Services have; None if they can."""
+    version = "" if observed.cluster is None else observed.cluster.version
+    members = member_names(observed.owner.name, observed.spec)
+    if not fails_at_v6(version) or family_of(observed.service_address(members[0])) == IpFamily.V4:
+        return None
+    return Wait("VersionWithoutIPv6", why_not_v6(version))
 
 
 def _listener_services(observed: ObservedGroup) -> ResourcePlan:

@@ -186,25 +186,24 @@ async def test_a_family_that_kubernetes_has_not_is_told_in_the_status() -> None:
 
 
 async def test_clients_of_a_listener_get_addresses_of_ipv6_in_brackets() -> None:
-    world = await _settled(
-        BOTH,
-        DUAL
-        | {
-            "listeners": [
-                LISTENER
-                | {
-                    "brokers": [
-                        {"name": name, "advertisedPort": port}
-                        for name, port in (("orders-0", 30_100), ("orders-1", 30_101))
-                    ],
-                    "routeFront": {"advertisedPort": 30_102},
-                }
-            ]
-        },
-    )
-    outside = next(
-        one for one in world.status("RocketMQCluster", "main")["listeners"] if one["name"] == "outside"
-    )
-    assert outside["address"] == "[2001:db8::7]:30102"
+    world = await _settled(BOTH, DUAL | {"listeners": [LISTENER]})
+    for number, name in enumerate(("main-front-outside", "orders-0-outside", "orders-1-outside")):
+        world.get("Service", name)["spec"]["ports"][0]["nodePort"] = 30_000 + number
+    await world.settle()
+    outside = world.status("RocketMQCluster", "main")["listeners"][1]
+    assert (outside["address"], outside["brokers"]) == ("[2001:db8::7]:30000", "2/2")
     addresses = world.get("ConfigMap", "main-front-outside")["data"]["addresses.json"]
-    assert '"[2001:db8::7]:30100"' in addresses
+    assert '"[2001:db8::7]:30001"' in addresses
+
+
+async def test_a_version_whose_clients_cannot_connect_to_ipv6_waits_where_services_have_no_other() -> (
+    None
+):
+    world = OperatorWorld({}, {"version": "5.1.4"})
+    world.kube.families = ("IPv6",)
+    for _ in range(5):
+        await world.one_pass()
+    assert world.condition("Progressing")[1] == "VersionWithoutIPv6"
+    assert not world.has("StatefulSet", "orders")
+    world = await _settled(BOTH, DUAL | {"version": "5.1.4"})
+    assert world.has("StatefulSet", "orders")
