@@ -5,7 +5,7 @@ from typing import Final
 
 from controller_core.remoting.host_port import join_host_port
 
-EVERY_V4: Final = "0.0.0.0"  # noqa: S104 - what a caller was asked for
+EVERY_V4: Final = "0.0.0.0"  # noqa: S104 - the word for every interface
 EVERY_V6: Final = "::"
 KEEPALIVE_IDLE_S: Final = 30
 KEEPALIVE_INTERVAL_S: Final = 10

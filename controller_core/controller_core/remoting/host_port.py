@@ -1,9 +1,9 @@
 """Addresses as `host:port` texts: one reader and one writer for options, settings, files and peers.
 
-An IPv6 host stands in brackets. A text without them is read too if what precedes its last colon is an IPv6
-address: a broker whose brokerIP1 lacks the brackets announces itself so, and Java reads it so.
+An IPv6 host stands in brackets. A text without them is read too if an IPv6 address precedes its last colon: a
+broker whose brokerIP1 lacks the brackets announces itself so, and Java reads it so.
 
-Each caller says in its own words what is wrong, and whether the host may be empty or the port 0.
+Each caller words its own error, and decides whether the host may be empty or the port 0.
 """
 
 import ipaddress

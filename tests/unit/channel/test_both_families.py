@@ -16,7 +16,7 @@ from controller_core.channel.http_port import HttpPort
 from controller_core.channel.sockets import listening_everywhere, listening_hosts, plain_host
 from testkit.processes.ports import free_port
 
-EVERY = "0.0.0.0"  # noqa: S104 - what is tested
+EVERY = "0.0.0.0"  # noqa: S104 - under test
 HOSTS = ["127.0.0.1", "::1"]
 WITHIN_S = 20.0
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]

@@ -93,7 +93,7 @@ IP_FAMILY_RULES: Final = (
         problem=lambda spec: f"ipFamilies begins with IPv6 with version {spec.version}: {_WHY_NOT_V6}",
     ),
     Rule(
-        name="FirstFamilyKept",
+        name="Unchangeable",
         expression="!has(oldSelf.ipFamilies) || oldSelf.ipFamilies.size() == 0 || !has(self.ipFamilies) || "
         "self.ipFamilies.size() == 0 || self.ipFamilies[0] == oldSelf.ipFamilies[0]",
         message="'ipFamilies[0] cannot change from %s to %s: brokers announce addresses of that family; make "
@@ -101,7 +101,7 @@ IP_FAMILY_RULES: Final = (
         reason="FieldValueForbidden",
     ),
     Rule(
-        name="PolicyKept",
+        name="Unchangeable",
         expression="!has(oldSelf.ipFamilyPolicy) || has(self.ipFamilyPolicy)",
         message="'ipFamilyPolicy cannot change from %s to %s: set SingleStack to give the second family up'"
         f".format([oldSelf.ipFamilyPolicy, {_POLICY_IN_CEL}])",

@@ -72,7 +72,7 @@ class MemberEndpoint:
     more_ips: tuple[str, ...] = ()
 
     def ip_of(self, family: str) -> str:
-        """Return the address of its pod in a family; empty if it has none."""
+        """Return the address of its pod in a family; empty if it lacks one."""
         return next((one for one in (self.ip, *self.more_ips) if one and family_of(one) == family), "")
 
     @property
@@ -130,7 +130,7 @@ def endpoint_slice(
     ports: Mapping[str, int] = BROKER_PORTS,
     family: str = "IPv4",
 ) -> Json:
-    """Return the EndpointSlice behind a member's Service; it has no endpoint while the server has no address.
+    """Return the EndpointSlice behind a member's Service; without an endpoint while the server lacks an address.
 
     A Service of two families has a slice for each, because a slice holds addresses of one.
 
