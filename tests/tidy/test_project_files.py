@@ -91,6 +91,15 @@ def test_a_release_scans_the_lock_file_and_every_image_before_it_pushes_them() -
     assert {scan["exit-code"] for scan in scans} == {"1"}
 
 
+def test_images_are_built_for_the_architecture_of_the_machine_alone() -> None:
+    command = [ROOT / "scripts" / "images", "build"]
+    environment = {**os.environ, "ARCH": "s390x", "IMAGE_TOOL": "false"}
+    refused = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert "ARCH is s390x (expected " in refused.stderr
+    assert "TAG-s390x" in refused.stderr
+
+
 def test_a_release_takes_its_base_image_by_digest_only() -> None:
     assert _yaml(GITHUB / "workflows" / "release.yaml")["jobs"]["images"]["env"]["REQUIRE_DIGEST"]
     command = [ROOT / "scripts" / "images", "build"]

@@ -130,7 +130,7 @@ def endpoint_slice(
     ports: Mapping[str, int] = BROKER_PORTS,
     family: str = "IPv4",
 ) -> Json:
-    """Return the EndpointSlice behind a member's Service; without an endpoint while the server lacks an address.
+    """Return the EndpointSlice behind a member's Service; without an endpoint while the server lacks an IP.
 
     A Service of two families has a slice for each, because a slice holds addresses of one.
 

@@ -196,9 +196,7 @@ async def test_clients_of_a_listener_get_addresses_of_ipv6_in_brackets() -> None
     assert '"[2001:db8::7]:30001"' in addresses
 
 
-async def test_a_version_whose_clients_cannot_connect_to_ipv6_waits_where_services_have_no_other() -> (
-    None
-):
+async def test_a_version_whose_clients_cannot_connect_to_ipv6_waits_where_services_have_no_other() -> None:
     world = OperatorWorld({}, {"version": "5.1.4"})
     world.kube.families = ("IPv6",)
     for _ in range(5):
