@@ -8,6 +8,7 @@ import base64
 import binascii
 from typing import Final
 
+from controller_core.remoting.host_port import read_host_port
 from controller_core.tls.files import TRUST_FILE
 from rocketmq_operator.api.access.user import UserSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
@@ -78,12 +79,12 @@ def user_secret(
     where = owner.namespace
     service = f"{names.name_servers(spec.cluster)}.{where}.svc:{names.NAME_SERVER_PORT}"
     first = (*cluster.name_servers.external, service)[0]
-    host, _, port = first.rpartition(":")
+    host, port = read_host_port(first)
     values = {
         "type": "rocketmq",
         "provider": MANAGED_BY,
         "host": host,
-        "port": port,
+        "port": str(port),
         "namesrvAddr": endpoints.name_server_addresses(spec.cluster, where, cluster),
         names.USERNAME_KEY: username,
         names.PASSWORD_KEY: password,
