@@ -5,7 +5,7 @@ how a class becomes text. Lists and sets do not fit in a header and travel as bo
 
 `invoke_time` is the sender's clock in ms, written by 5.2 and later; a controller must not use it.
 `replica_kind` is ours: `log` marks a replica that keeps the log and can never be master; Java's controller
-ignores it.
+ignores it. `master_ha_tls` is ours too: the HA address of the same answer serves TLS.
 
 Source: org.apache.rocketmq.remoting.protocol.header.* of 5.1.1 to 5.5.0, whose field sets differ only in
 invokeTime.
@@ -206,3 +206,4 @@ class ExchangeHAInfoResponseHeader(Header, frozen=True):
     master_ha_address: str | None = None
     master_flush_offset: JavaLong | None = None
     master_address: str | None = None
+    master_ha_tls: bool | None = None

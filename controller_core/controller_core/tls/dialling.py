@@ -64,11 +64,16 @@ def dial_trusting(key: str, path: Path | str, *, plain_allowed: bool) -> None:
     dial_in_tls(ClientTls(trusting(key, path).context, plain_allowed=plain_allowed))
 
 
-def trusting(key: str, path: Path | str) -> Certificates:
-    """Return the client's context that trusts the authorities in a file, whatever the other end's name is.
+def trusting(key: str, path: Path | str, *, check_hostname: bool = False) -> Certificates:
+    """Return the client's context that trusts the authorities in a file.
+
+    Args:
+        key: the setting that names the file.
+        path: authorities, PEM.
+        check_hostname: whether the other end's certificate must have the name that is dialled. By default it
+            need not, because another broker may answer at a broker's address.
 
     Raises:
         UnusableCertificatesError: the file cannot be read; the error names the setting `key`.
     """
-    # The name is not checked: another broker may answer at a broker's address.
-    return Certificates(key, "", "", str(path), False, ssl.CERT_REQUIRED, check_hostname=False)
+    return Certificates(key, "", "", str(path), False, ssl.CERT_REQUIRED, check_hostname=check_hostname)

@@ -35,6 +35,16 @@ class ServerTls:
     plain_allowed: bool = True
 
 
+def member_certificates(directory: Path) -> Certificates:
+    """Return the server's context of a member, which asks for no certificate.
+
+    Raises:
+        UnusableCertificatesError: a file cannot be read, or does not fit the others.
+    """
+    pair = str(directory / CERTIFICATE_FILE), str(directory / KEY_FILE)
+    return Certificates(_KEY, *pair, "", True, ssl.CERT_NONE)
+
+
 class MemberTls:
     """The contexts of one thread, for both sides of connections."""
 
@@ -44,8 +54,7 @@ class MemberTls:
         Raises:
             UnusableCertificatesError: one cannot be read, or does not fit the others.
         """
-        pair = str(directory / CERTIFICATE_FILE), str(directory / KEY_FILE)
-        self._server = Certificates(_KEY, *pair, "", True, ssl.CERT_NONE)
+        self._server = member_certificates(directory)
         self._client = trusting(_KEY, directory / TRUST_FILE)
         self._plain_allowed = mode == PERMISSIVE
 

@@ -15,9 +15,15 @@ from typing import Final
 from controller_core.tls.dialling import NOT_IN_TLS, ClientTls
 
 RECEIVE_BYTES: Final = 1 << 16
+_FILL_BYTES: Final = 1 << 18
+"""What `receive_into` takes from the socket at a time."""
 _RECORD_BYTES: Final = 1 << 14
 
 Address = tuple[str, int]
+
+
+class HandshakeTimeoutError(TimeoutError):
+    """The other end did not finish the handshake of TLS in time."""
 
 
 class PlainStream:
@@ -46,13 +52,25 @@ class PlainStream:
 class TlsStream:
     """A socket in TLS."""
 
-    def __init__(self, connection: socket.socket, context: ssl.SSLContext, *, server_side: bool) -> None:
-        """Take the socket, which does not block from here on; the handshake is part of the first reads."""
+    def __init__(
+        self,
+        connection: socket.socket,
+        context: ssl.SSLContext,
+        *,
+        server_side: bool,
+        name: str | None = None,
+    ) -> None:
+        """Take the socket, which does not block from here on; the handshake is part of the first reads.
+
+        `name` is the one that the server's certificate must have, if the context checks names.
+        """
         connection.setblocking(False)
         self.socket: Final = connection
         self._incoming: Final = ssl.MemoryBIO()
         self._outgoing: Final = ssl.MemoryBIO()
-        self._tls: Final = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
+        self._tls: Final = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=server_side, server_hostname=name
+        )
         self._unsent = bytearray()
         self._is_ready = self._is_over = False
 
@@ -60,6 +78,11 @@ class TlsStream:
     def held_bytes(self) -> int:
         """Encrypted bytes that wait, in either direction."""
         return self._incoming.pending + self._outgoing.pending + len(self._unsent)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the handshake is done."""
+        return self._is_ready
 
     @property
     def is_flushed(self) -> bool:
@@ -99,10 +122,24 @@ class TlsStream:
             return bytes(found)
         raise BlockingIOError
 
-    def wait(self, timeout_s: float) -> None:
-        """Wait until the socket has bytes."""
+    def receive_into(self, buffer: memoryview) -> int:
+        """Decrypt what came into a buffer, and return how many bytes; 0 if the peer has closed."""
+        if not (self._is_ready or self.shake_hands()):
+            raise BlockingIOError
+        length = self._decrypt_into(buffer)
+        if not length and not self._is_over:
+            self._fill(_FILL_BYTES)
+            length = self._decrypt_into(buffer)
+        with contextlib.suppress(OSError):
+            self.flush()
+        if length or self._is_over:
+            return length
+        raise BlockingIOError
+
+    def wait(self, timeout_s: float, events: int = select.POLLIN) -> None:
+        """Wait until the socket has bytes, or as the events of `poll` say."""
         poll = select.poll()
-        poll.register(self.socket, select.POLLIN)
+        poll.register(self.socket, events)
         poll.poll(timeout_s * 1000)
 
     def send(self, data: bytes | bytearray) -> int:
@@ -125,9 +162,24 @@ class TlsStream:
         while self._unsent:
             del self._unsent[: self.socket.send(self._unsent)]
 
-    def _fill(self) -> None:
+    def _decrypt_into(self, buffer: memoryview) -> int:
+        length = 0
         try:
-            data = self.socket.recv(RECEIVE_BYTES)
+            while length < len(buffer):
+                found = self._tls.read(len(buffer) - length, buffer[length:])
+                if not found:
+                    self._is_over = True
+                    break
+                length += found
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            self._is_over = True
+        except ssl.SSLWantReadError:
+            pass
+        return length
+
+    def _fill(self, bytes_max: int = RECEIVE_BYTES) -> None:
+        try:
+            data = self.socket.recv(bytes_max)
         except BlockingIOError:
             return
         if data:
@@ -153,7 +205,7 @@ def dial(address: Address, tls: ClientTls | None, connect_s: float, handshake_s:
     """
     if tls is not None:
         try:
-            return _dial_in_tls(address, tls.context, connect_s, handshake_s)
+            return dial_in_tls_only(address, tls.context, connect_s, handshake_s)
         except NOT_IN_TLS:
             if not tls.plain_allowed:
                 raise
@@ -166,12 +218,19 @@ def _dial(address: Address, connect_s: float) -> socket.socket:
     return connection
 
 
-def _dial_in_tls(
-    address: Address, context: ssl.SSLContext, connect_s: float, handshake_s: float
+def dial_in_tls_only(
+    address: Address, context: ssl.SSLContext, connect_s: float, handshake_s: float, name: str | None = None
 ) -> TlsStream:
+    """Connect to an address, with the handshake of TLS done; see `dial`.
+
+    `name` is the one that the certificate must have, if the context checks names.
+
+    Raises:
+        OSError: it cannot be reached, or does not answer TLS with such a certificate.
+    """
     connection = _dial(address, connect_s)
     try:
-        stream = TlsStream(connection, context, server_side=False)
+        stream = TlsStream(connection, context, server_side=False, name=name)
         _finish_handshake(stream, time.monotonic() + handshake_s)
     except BaseException:
         connection.close()
@@ -183,5 +242,5 @@ def _finish_handshake(stream: TlsStream, until_s: float) -> None:
     while not stream.shake_hands():
         left_s = until_s - time.monotonic()
         if left_s <= 0:
-            raise TimeoutError("the TLS handshake took too long")
+            raise HandshakeTimeoutError("the TLS handshake took too long")
         stream.wait(left_s)

@@ -93,7 +93,7 @@ class ServedStore:
 
 
 class FileSender:
-    """Sends parts of a store's log from the page cache to sockets; for one thread."""
+    """Sends parts of a store's log from the page cache to sockets, or reads them; for one thread."""
 
     def __init__(self, store: ReplicaStore) -> None:
         """Open nothing yet."""
@@ -107,13 +107,28 @@ class FileSender:
             LogCutError: the log was cut since `generation`.
             BlockingIOError: the socket's buffer is full.
         """
-        log = self._store.log
-        with log.cuts.reading(generation):
-            start_offset = log.layout.start_of(offset)
-            if self._file is None or self._file[0] != start_offset:
-                self.close()
-                self._file = (start_offset, os.open(log.layout.path(start_offset), os.O_RDONLY))
-            return os.sendfile(out_fd, self._file[1], offset - start_offset, length)
+        with self._store.log.cuts.reading(generation):
+            fd, start_offset = self._open(offset)
+            return os.sendfile(out_fd, fd, offset - start_offset, length)
+
+    def read(self, offset: int, length: int, generation: int) -> bytes:
+        """Return some of the log's bytes [offset, offset + length), which lie in one file.
+
+        Raises:
+            LogCutError: the log was cut since `generation`.
+        """
+        with self._store.log.cuts.reading(generation):
+            fd, start_offset = self._open(offset)
+            return os.pread(fd, length, offset - start_offset)
+
+    def _open(self, offset: int) -> tuple[int, int]:
+        """Return the open file of an offset, and where it starts."""
+        layout = self._store.log.layout
+        start_offset = layout.start_of(offset)
+        if self._file is None or self._file[0] != start_offset:
+            self.close()
+            self._file = (start_offset, os.open(layout.path(start_offset), os.O_RDONLY))
+        return self._file[1], start_offset
 
     def close(self) -> None:
         """Close the file that is open."""

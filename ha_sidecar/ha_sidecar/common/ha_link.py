@@ -8,7 +8,8 @@ outside of it.
 
 A link lives once. It ends by itself, by `stop` or by `part`; either way `on_end` is called once, on the
 link's thread, after the socket is closed or no longer bears the broker id, so that a caller who starts the
-next link never has two sockets with one broker id. A link that parted keeps its socket until the master ends
+next link never has two sockets with one broker id. A link in TLS that fails its handshake has not told the id
+yet. A link that parted keeps its socket until the master ends
 it too: closed with unread bytes it would be reset, and the reset could overtake the last bytes sent.
 
 Source: AutoSwitchHAClient.java 5.4.0 for what a slave does when.
@@ -16,7 +17,7 @@ Source: AutoSwitchHAClient.java 5.4.0 for what a slave does when.
 
 import contextlib
 import logging
-import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,8 +25,11 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from controller_core.remoting.numbers import LogOffset
+from controller_core.tls.certificates import UnusableCertificatesError
+from controller_core.tls.streams import HandshakeTimeoutError
 from ha_sidecar.commitlog.room import NoRoomError
 from ha_sidecar.commitlog.store import ReplicaStore
+from ha_sidecar.common.ha_socket import TICK_S, HaSocket, HaTls, dial_ha
 from ha_sidecar.transfer.actions import (
     Action,
     AdoptEpochs,
@@ -44,14 +48,21 @@ from ha_sidecar.transfer.reconcile import SlaveConfig
 from ha_sidecar.transfer.slave import SlaveMachine, SlaveState
 
 RECEIVE_BUFFER_BYTES: Final = 2 << 20
-CONNECT_TIMEOUT_S: Final = 1.0
-TICK_S: Final = 0.05
 PART_WAIT_S: Final = 0.2
 """How long a link that parts waits for its master to end the connection before it counts as ended itself."""
 LINGER_S: Final = 60.0
 """How long its socket stays open after that."""
 PARTED: Final = "Parted"
 NO_ROOM: Final = "NoRoom"
+TLS_FAILED: Final = "TlsFailed"
+"""The other end had promised TLS, and does not answer it with a certificate that is trusted."""
+_NO_TLS: Final = (
+    ssl.SSLError,
+    ConnectionResetError,
+    BrokenPipeError,
+    HandshakeTimeoutError,
+    UnusableCertificatesError,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -129,6 +140,8 @@ class HaLink:
         observer: LinkObserver,
         wake_syncer: Callable[[], None] | None,
         clock_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
+        *,
+        tls: HaTls | None = None,
     ) -> None:
         """Prepare; nothing runs before `start`.
 
@@ -139,9 +152,11 @@ class HaLink:
             observer: told what happens.
             wake_syncer: called after each write; acks then wait for `synced`. None: acks follow the write.
             clock_ms: monotonic milliseconds.
+            tls: the TLS that the master has promised; None for plain TCP.
         """
         self.machine: Final = SlaveMachine(config, store.own_log())
         self._address: Final = address
+        self._tls: Final = tls
         self._store: Final = store
         self._observer: Final = observer
         self._wake_syncer: Final = wake_syncer
@@ -149,7 +164,7 @@ class HaLink:
         self._lock: Final = threading.Lock()
         self._stopping = threading.Event()
         self._parted_s = 0.0
-        self._socket: socket.socket | None = None
+        self._socket: HaSocket | None = None
         self._thread: Final = threading.Thread(target=self._run, name="ha-link", daemon=True)
 
     def start(self) -> None:
@@ -161,8 +176,7 @@ class HaLink:
         self._stopping.set()
         with self._lock:
             if self._socket is not None:
-                with contextlib.suppress(OSError):
-                    self._socket.shutdown(socket.SHUT_RDWR)
+                self._socket.shut_down()
 
     def part(self) -> None:
         """Leave this master for good (see `SlaveMachine.part`); `on_end` tells when that is done.
@@ -176,7 +190,7 @@ class HaLink:
             self._parted_s = time.monotonic()
             with contextlib.suppress(OSError):  # a broken socket ends the link on its own thread
                 self._send(self.machine.part())
-                self._socket.shutdown(socket.SHUT_WR)
+                self._socket.end_sending()
 
     @property
     def is_connected(self) -> bool:
@@ -218,11 +232,11 @@ class HaLink:
 
     def _live(self) -> LinkEnd:
         try:
-            sock = socket.create_connection(self._address, CONNECT_TIMEOUT_S)
-        except OSError as error:
+            sock = dial_ha(self._address, self._tls)
+        except (OSError, UnusableCertificatesError) as error:
+            if self._tls is not None and isinstance(error, _NO_TLS):
+                return LinkEnd(TLS_FAILED, f"{self._tls.name}: {error}")
             return LinkEnd("ConnectFailed", str(error), connected=False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.settimeout(TICK_S)
         with self._lock:
             self._socket = sock
             if not self._stopping.is_set():
@@ -238,12 +252,12 @@ class HaLink:
                 return LinkEnd(PARTED, str(error))
             return LinkEnd("Stopped" if self._stopping.is_set() else "ConnectionLost", str(error))
 
-    def _receive(self, sock: socket.socket) -> LinkEnd:
+    def _receive(self, sock: HaSocket) -> LinkEnd:
         buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         next_tick_ms = 0
         while not self._stopping.is_set():
             try:
-                length = sock.recv_into(buffer)
+                length = sock.receive_into(buffer)
             except TimeoutError:
                 length = -1
             if self.machine.state is SlaveState.PARTED:
@@ -342,17 +356,18 @@ class HaLink:
                 return _end_of(action)
             if self._socket is not None:
                 # Twelve bytes wait for room only behind a peer that has not read for minutes.
-                self._socket.sendall(action.data)
+                self._socket.send_all(action.data)
         return None
 
 
-def _drain(sock: socket.socket) -> None:
+def _drain(sock: HaSocket) -> None:
     """Read and forget what the master still sends, until it ends the connection."""
     deadline_s = time.monotonic() + LINGER_S
-    with sock, contextlib.suppress(OSError):
+    buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+    with contextlib.closing(sock), contextlib.suppress(OSError):
         while time.monotonic() < deadline_s:
             with contextlib.suppress(TimeoutError):
-                if not sock.recv(RECEIVE_BUFFER_BYTES):
+                if not sock.receive_into(buffer):
                     return
 
 

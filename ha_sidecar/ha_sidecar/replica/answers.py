@@ -2,7 +2,8 @@
 
 Every asker gets the address by 906: a Java broker says nothing there unless it is master, but a log replica
 serves its log at any time, and the asker must know whether that is the log it wants. `masterAddress` is given
-only while the controllers name this replica as master, as brokers do.
+only while the controllers name this replica as master, as brokers do. `masterHaTls` promises TLS at the HA
+address; Java ignores it.
 
 Source: AdminBrokerProcessor.java (906, 907, 1007) 5.4.0.
 """
@@ -75,6 +76,7 @@ def ha_address(
         master_ha_address=config.ha_address,
         master_flush_offset=store.log.synced_offset,
         master_address=config.address if _is_master(view) else None,
+        master_ha_tls=True if config.tls is not None else None,
     )
 
 

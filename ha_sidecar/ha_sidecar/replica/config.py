@@ -35,10 +35,10 @@ class ReplicaConfig:
         credentials: directory with the files `username` and `password` of a super user of the brokers, which
             signs the requests to them. None, or without the files: requests are not signed.
         tls: directory with the member's certificate and key (`tls.crt`, `tls.key`) and the authorities that
-            it trusts (`ca.crt`), for `listen` and for all that the replica dials except HA ports.
-            None: plain TCP alone.
+            it trusts (`ca.crt`), for `listen`, `ha_listen` and all that the replica dials except HA ports of
+            brokers. None: plain TCP alone.
         tls_mode: once `tls` is given: permissive serves TLS and plain TCP, and dials in TLS first; enforcing
-            serves and dials in TLS only.
+            serves and dials in TLS only. With `controller_kind` java, `ha_listen` serves both.
         mapped_file_bytes: length of a log file; must equal the brokers' mappedFileSizeCommitLog.
         heartbeat_interval_ms: between heartbeats to each controller.
         heartbeat_timeout_ms: silence after which a controller may take the replica for dead; at least three

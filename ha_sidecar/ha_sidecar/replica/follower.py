@@ -20,7 +20,7 @@ The HA address is asked from the master itself (request 906), which gives none u
 the first answer with an address is also the sign to connect. A master that refuses (access control) is asked
 ever less often, and its refusal is shown to a person. The controllers know the address of the master's own
 process: where addresses move between brokers, the one that a new master announced may lead to its dead
-predecessor, as long as no member has joined the new one.
+predecessor, as long as no member has joined the new one. A log replica's answer promises TLS (`ha_socket`).
 
 Source: AutoSwitchHAClient.java, AdminBrokerProcessor (906) 5.4.0.
 """
@@ -46,6 +46,7 @@ from ha_sidecar.commitlog.disk import write_atomically
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common.events import EventLog, now_ns
 from ha_sidecar.common.ha_link import NO_ROOM, DivergedError, HaLink, LinkEnd, starts_below_first_epoch
+from ha_sidecar.common.ha_socket import HaEnd, told_end
 from ha_sidecar.replica.config import ReplicaConfig
 from ha_sidecar.replica.group_view import FollowedGroup, MasterRole
 from ha_sidecar.replica.metrics import ReplicaMetrics
@@ -196,7 +197,7 @@ class Follower:
             task.result()
 
     async def _follow(self, role: MasterRole) -> None:
-        address = await self._ask_ha_address(role)
+        master = await self._ask_ha_end(role)
         await self._before_link()
         restarted_epoch = await self._restarted_epoch(role)
         await self._wait_until_allowed(role)
@@ -211,7 +212,7 @@ class Follower:
             sync_from_last_file=self._config.sync_from_last_file,
             confirmed_epoch=role.epoch,
         )
-        self.link = HaLink(address, self._store, config, observer, self._wake_syncer)
+        self.link = HaLink(master.address, self._store, config, observer, self._wake_syncer, tls=master.tls)
         self.link.set_in_sync(not self._view.is_joining)
         self._ended = ended
         self.link.start()
@@ -250,7 +251,7 @@ class Follower:
             if end.disk_error is not None:
                 raise end.disk_error
 
-    async def _ask_ha_address(self, role: MasterRole) -> tuple[str, int]:
+    async def _ask_ha_end(self, role: MasterRole) -> HaEnd:
         command = RemotingCommand.request(
             RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader().to_ext()
         )
@@ -268,7 +269,7 @@ class Follower:
             else:
                 try:
                     async with asyncio.timeout(patience_s):
-                        return await self._ask_until_answered(connection, command)
+                        return await self._ask_until_answered(connection, command, role)
                 except (TimeoutError, ChannelError, RemotingProtocolError, AddressError) as error:
                     _log.debug("906 to %s: %s", address, error)
                 finally:
@@ -276,7 +277,9 @@ class Follower:
                 patience_s = min(REDIAL_S_MAX, 2 * patience_s)
             await asyncio.sleep(ASK_ADDRESS_S)
 
-    async def _ask_until_answered(self, connection: Connection, command: RemotingCommand) -> tuple[str, int]:
+    async def _ask_until_answered(
+        self, connection: Connection, command: RemotingCommand, role: MasterRole
+    ) -> HaEnd:
         pause_s, master = ASK_ADDRESS_S, f"the master at {connection.peer}"
         while True:
             answer = await connection.call(command, REDIAL_S_MAX)
@@ -288,8 +291,9 @@ class Follower:
                 self.refusal, pause_s = "", ASK_ADDRESS_S
                 self._refusals.answered(master)
                 header = ExchangeHAInfoResponseHeader.from_ext(answer.ext)
-                if header.master_ha_address:
-                    return host_port(header.master_ha_address)
+                end = told_end(header, role.master_address or "", self._config.tls)
+                if end is not None:
+                    return end
             await asyncio.sleep(pause_s)
 
     async def _start_over(self, role: MasterRole, end: LinkEnd) -> None:

@@ -56,6 +56,7 @@ from ha_sidecar.replica.master_watch import MasterWatch, check_notice
 from ha_sidecar.replica.metrics import ReplicaMetrics, ReplicaNumbers
 from ha_sidecar.replica.port_bounds import port_bounds
 from ha_sidecar.replica.slave_server import HaServer
+from ha_sidecar.replica.slave_streams import ha_port_tls
 from ha_sidecar.replica.upkeep import keep_metadata, retain
 from ha_sidecar.transfer.served_log import MasterConfig
 
@@ -95,9 +96,9 @@ class LogReplica:
         self._sends_heartbeats = not (config.learner and config.controller_kind == "java")
         self._partings: Final[set[asyncio.Future[None]]] = set()
         self._confirm_offset = -1
-        after_sync = config.ack_after == "sync"
-        served = ServedStore(store, self._known_confirm_offset, after_sync=after_sync)
-        self._ha_server: Final = HaServer(store, served, MasterConfig(config.mapped_file_bytes))
+        served = ServedStore(store, self._known_confirm_offset, after_sync=config.ack_after == "sync")
+        master = MasterConfig(config.mapped_file_bytes)
+        self._ha_server: Final = HaServer(store, served, master, ha_port_tls(config))
         self._follower: Follower | None = None
         self._metrics: ReplicaMetrics | None = None
 

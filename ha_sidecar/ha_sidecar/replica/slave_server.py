@@ -5,6 +5,8 @@ that does not read costs its own session and nothing else: no lock is held while
 silence ends it after the housekeeping interval. Bodies go from the page cache to the socket (sendfile)
 without passing through this program.
 
+With certificates the port serves TLS beside plain TCP, or TLS only (`slave_streams`).
+
 A session has a place (`channel.places`). One that does not copy the log gives its place to a younger
 connection when there are too many, so silent strangers do not keep a member out.
 
@@ -26,9 +28,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from controller_core.channel.listener import TLS_HANDSHAKE_BYTE
 from controller_core.channel.log_rate import LogRate
 from controller_core.channel.places import Places, PortPlace
 from controller_core.channel.sockets import EVERY_V4, listening_everywhere, plain_host
+from controller_core.limits import HANDSHAKE_S_MAX
 from controller_core.remoting.host_port import join_host_port
 from controller_core.remoting.numbers import BrokerId, LogOffset
 from ha_sidecar import limits
@@ -36,12 +40,12 @@ from ha_sidecar.commitlog.cuts import LogCutError
 from ha_sidecar.commitlog.record_ends import RecordEnds
 from ha_sidecar.commitlog.served import FileSender, ServedStore
 from ha_sidecar.commitlog.store import ReplicaStore
+from ha_sidecar.replica.slave_streams import HaPortTls, PlainSlaveStream, SlaveStream, TlsSlaveStream
 from ha_sidecar.transfer.actions import Close, CloseReason, MasterAction, SendBytes, SendFrame, SlaveStarted
 from ha_sidecar.transfer.errors import HaProtocolError
 from ha_sidecar.transfer.master import MasterMachine
 from ha_sidecar.transfer.served_log import MasterConfig
 
-RECEIVE_BYTES: Final = 64 << 10
 WAIT_MS: Final = 50
 """How long a session waits for something to do before it looks at the time."""
 BACKLOG: Final = 16
@@ -81,9 +85,12 @@ class HaServer:
         port: the port that is listened on, 0 before `start`.
     """
 
-    def __init__(self, store: ReplicaStore, served: ServedStore, config: MasterConfig) -> None:
-        """Prepare; nothing is listened on before `start`."""
+    def __init__(
+        self, store: ReplicaStore, served: ServedStore, config: MasterConfig, tls: HaPortTls | None = None
+    ) -> None:
+        """Prepare; nothing is listened on before `start`. Without `tls` the port serves plain TCP alone."""
         self.served: Final = served
+        self.tls: Final = tls
         self.port = 0
         self.store: Final = store
         self.config: Final = config
@@ -190,6 +197,9 @@ class _Session:
         self._fd_lock: Final = threading.Lock()
         self._closed = False
         self._stopping = threading.Event()
+        self._stream: SlaveStream | None = None
+        if server.tls is None:
+            self._stream = PlainSlaveStream(sock, self._files)
         self._unsent = bytearray()
         self._body_offset = self._body_end = 0
         self._generation = 0
@@ -263,7 +273,10 @@ class _Session:
         poll = select.poll()
         poll.register(self._wake_fd, select.POLLIN)
         self.machine.connected(_now_ms())
+        handshake_until_ms = _now_ms() + 1_000 * HANDSHAKE_S_MAX
         while not self._stopping.is_set():
+            if not (self._stream is not None and self._stream.is_ready) and _now_ms() >= handshake_until_ms:
+                return "HandshakeTimeout"
             progress = self._write()
             if isinstance(progress, str):
                 return progress
@@ -277,9 +290,26 @@ class _Session:
                 return end
         return "Stopped"
 
+    def _begin(self) -> SlaveStream | str:
+        """Decide by the first byte how this slave is served; return why it is not."""
+        first = self._socket.recv(1, socket.MSG_PEEK)
+        tls = self._server.tls
+        if not first:
+            return "ClosedBySlave"
+        if tls is None or (first[0] != TLS_HANDSHAKE_BYTE and tls.plain_allowed):
+            return PlainSlaveStream(self._socket, self._files)
+        if first[0] != TLS_HANDSHAKE_BYTE:
+            return "PlainRefused"
+        return TlsSlaveStream(tls.begin(self._socket), self._files)
+
     def _read(self) -> str | None:
         try:
-            data = self._socket.recv(RECEIVE_BYTES)
+            if self._stream is None:
+                begun = self._begin()
+                if isinstance(begun, str):
+                    return begun
+                self._stream = begun
+            data = self._stream.receive()
         except BlockingIOError:
             return None
         if not data:
@@ -294,7 +324,11 @@ class _Session:
                 case SlaveStarted(handshake, start_offset):
                     self._server.keep(self)
                     _log_started(
-                        "slave %d at %s goes on at %d", handshake.broker_id, self._address, start_offset
+                        "slave %d at %s goes on at %d%s",
+                        handshake.broker_id,
+                        self._address,
+                        start_offset,
+                        " in TLS" if isinstance(self._stream, TlsSlaveStream) else "",
                     )
                 case Close(reason):
                     return reason.value
@@ -305,7 +339,13 @@ class _Session:
 
     def _write(self) -> _Progress | str:
         """Write the rest of the last frame, or the next one; return the progress, or why this is the end."""
+        if (stream := self._stream) is None:
+            return _Progress.IDLE
         if not self._has_output():
+            try:
+                stream.flush()
+            except BlockingIOError:
+                return _Progress.FULL
             view = self._server.served.view()
             frame = self.machine.next_frame(view, _now_ms())
             match frame:
@@ -320,20 +360,19 @@ class _Session:
                     self._body_offset, self._body_end = offset, offset + body_bytes
                     self._generation = view.generation
         try:
-            self._write_some()
+            self._write_some(stream)
         except BlockingIOError:
             return _Progress.FULL
         return _Progress.WROTE
 
-    def _write_some(self) -> None:
+    def _write_some(self, stream: SlaveStream) -> None:
         if self._unsent:
             # Header and body leave in one segment where they fit.
-            flags = socket.MSG_MORE if self._body_offset < self._body_end else 0
-            sent = self._socket.send(self._unsent, flags)
+            sent = stream.send(self._unsent, more=self._body_offset < self._body_end)
             del self._unsent[:sent]
         while not self._unsent and self._body_offset < self._body_end:
             length = self._body_end - self._body_offset
-            sent = self._files.send(self._socket.fileno(), self._body_offset, length, self._generation)
+            sent = stream.send_file(self._body_offset, length, self._generation)
             if not sent:
                 raise LogCutError(f"nothing to read at {self._body_offset}")
             self._body_offset += sent

@@ -25,6 +25,8 @@ class SeedConfig:
         group: brokerName of the group.
         store: the broker's storePathRootDir.
         source: HA address of a member to copy from; without it the seed asks the controllers for the members.
+        source_tls: whether `source` is a log replica that serves TLS, with a certificate for the host of
+            `source`; members that the controllers name tell it themselves.
         controllers: all controllers of the cluster; not needed with `source`.
         broker_id: the id that the broker had, to be written into its identity file; 0 lets it apply for one.
         advertise: the address that the broker will announce, host:port; with it the seed runs before each
@@ -34,8 +36,9 @@ class SeedConfig:
         min_in_sync: the group's minInSyncReplicas: a master in a smaller set acknowledges nothing.
         credentials: directory with the files `username` and `password` of a super user of the brokers, which
             signs the requests to them. None, or without the files: requests are not signed.
-        tls: directory with the authorities (`ca.crt`) that have issued the certificates of brokers and
-            controllers; requests to them use TLS. None: plain TCP alone.
+        tls: directory with the authorities (`ca.crt`) that have issued the certificates of brokers, log
+            replicas and controllers; requests to them, and copies from log replicas, use TLS. None: plain TCP
+            alone.
         tls_mode: once `tls` is given: permissive dials in TLS first, and in plain TCP where TLS is not
             answered; enforcing dials in TLS only.
         mapped_file_bytes: the group's mappedFileSizeCommitLog.
@@ -46,6 +49,7 @@ class SeedConfig:
     group: str
     store: Path
     source: HostPort | None = None
+    source_tls: bool = False
     controllers: tuple[HostPort, ...] = ()
     broker_id: int = 0
     advertise: str = ""
@@ -62,6 +66,10 @@ class SeedConfig:
         require(self.cluster != "" and self.group != "", "cluster and group must not be empty")
         require("#" not in self.cluster + self.group, "'#' separates the fields of the identity file")
         require(self.source is not None or len(self.controllers) > 0, "source or controllers: one is needed")
+        require(
+            not self.source_tls or (self.source is not None and self.tls is not None),
+            "source-tls needs source and tls",
+        )
         require(not self.reclaim or self.advertise != "", "reclaim needs advertise")
         require(self.advertise == "" or len(self.controllers) > 0, "advertise needs controllers")
         require(self.mapped_file_bytes >= 1_024, f"mapped-file-bytes {self.mapped_file_bytes}: at least 1024")
@@ -92,8 +100,9 @@ def _parse(key: str, text: str) -> object:
             return Path(text) if text else None
         case "advertise":
             return join_host_port(*address(key, text))
-        case "reclaim":
-            require(text in {"true", "false"}, f"reclaim {text!r} is neither true nor false")
+        case "reclaim" | "source_tls":
+            problem = f"{key.replace('_', '-')} {text!r} is neither true nor false"
+            require(text in {"true", "false"}, problem)
             return text == "true"
         case "broker_id" | "min_in_sync" | "mapped_file_bytes" | "attempts":
             return number(key, text)

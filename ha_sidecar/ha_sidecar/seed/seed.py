@@ -34,7 +34,6 @@ from typing import Final
 from controller_core import bounded_json
 from controller_core.remoting.host_port import join_host_port
 from controller_core.remoting.numbers import BrokerId, LogOffset
-from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.checking import Checker
 from ha_sidecar.commitlog.disk import write_atomically
 from ha_sidecar.commitlog.layout import Layout
@@ -42,6 +41,7 @@ from ha_sidecar.commitlog.records import RecordKind
 from ha_sidecar.commitlog.store import LOG_DIRECTORY, ReplicaStore
 from ha_sidecar.common import metadata
 from ha_sidecar.common.ha_link import HaLink, LinkEnd, starts_below_first_epoch
+from ha_sidecar.common.ha_socket import HaEnd
 from ha_sidecar.common.identity import NO_ID, IdentityFiles
 from ha_sidecar.decisions.metadata_tables import MetadataSnapshot
 from ha_sidecar.epoch.entries import OFFSET_MAX
@@ -115,7 +115,7 @@ class Seed:
         self,
         config: SeedConfig,
         store: ReplicaStore,
-        find_source: Callable[[], HostPort | None],
+        find_source: Callable[[], HaEnd | None],
         find_metadata: Callable[[], MetadataSnapshot] = dict,
         find_former_id: Callable[[], BrokerId] = lambda: NO_ID,
     ) -> None:
@@ -124,7 +124,7 @@ class Seed:
         Args:
             config: the settings.
             store: the store.
-            find_source: names the HA address of a member, None while none is known.
+            find_source: names the HA end of a member, None while none is known.
             find_metadata: asks a member for topics, groups and offsets.
             find_former_id: returns the id that the store may take back (`seed.source`), 0 for none or if
                 unknown.
@@ -194,8 +194,8 @@ class Seed:
 
     def _copy(self, checker: Checker) -> bool | None:
         """Follow one connection; return whether the source is nearly reached, None if nothing came of it."""
-        address = self._find_source()
-        if address is None:
+        source = self._find_source()
+        if source is None:
             self._problem = "no member of the group serves its log"
             _log.warning("%s", self._problem)
             return None
@@ -205,7 +205,7 @@ class Seed:
         config = SlaveConfig(
             broker_id, self._config.mapped_file_bytes, start_at_file=self._start_at_file, async_learner=True
         )
-        link = HaLink(address, self._store, config, notes, None)
+        link = HaLink(source.address, self._store, config, notes, None, tls=source.tls)
         link.set_in_sync(True)  # acks need no repeating: no master should take this slave into a set
         link.start()
         try:
@@ -232,7 +232,7 @@ class Seed:
             return None
         if notes.caught_up:
             return notes.handshake_left_bytes <= (0 if self._former_id else NEAR_BYTES)
-        self._problem = f"{join_host_port(*address)}: {end.reason} {end.detail}"
+        self._problem = f"{join_host_port(*source.address)}: {end.reason} {end.detail}"
         _log.warning("%s", self._problem)
         return False if self._store.log.max_offset > before_offset else None
 

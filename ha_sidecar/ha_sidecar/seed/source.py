@@ -1,6 +1,7 @@
 """Choose the source of a seed: a member of the SyncStateSet with an HA address, the master last.
 
-A master gives its HA address (906), and so does a log replica at any time; a Java slave gives none.
+A master gives its HA address (906), and so does a log replica at any time; a Java slave gives none. A log
+replica with certificates promises TLS there (`ha_socket`).
 
 The id that an empty store may take back. A broker that lost its disk comes back as another one, with a new
 id, and cannot be elected before a master has taken it into the SyncStateSet. Where no master lives any more
@@ -23,6 +24,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from controller_core.access.signing import Sign
@@ -31,9 +33,10 @@ from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
 from controller_core.remoting.numbers import BrokerId
-from ha_sidecar.address import AddressError, HostPort, host_port
+from ha_sidecar.address import AddressError, host_port
 from ha_sidecar.common import metadata
 from ha_sidecar.common.controllers import Controllers
+from ha_sidecar.common.ha_socket import HaEnd, HaTls, told_end
 from ha_sidecar.common.identity import NO_ID
 from ha_sidecar.common.questions import UnknownGroupError, ask_group_until_answered, ask_log_end
 from ha_sidecar.decisions.broker_facts import GroupFacts
@@ -61,9 +64,16 @@ class GroupAnswer:
 _log = logging.getLogger(__name__)
 
 
-def find_source(config: SeedConfig) -> HostPort | None:
-    """Return the HA address to copy from, None if no member gives one now."""
-    return config.source or asyncio.run(_ask_members(config, _ha_address))
+def find_source(config: SeedConfig) -> HaEnd | None:
+    """Return the HA end to copy from, None if no member gives one now."""
+    if config.source is not None:
+        tls = HaTls(config.tls, config.source[0]) if config.source_tls and config.tls else None
+        return HaEnd(config.source, tls)
+
+    def ask(address: str, sign: Sign | None) -> Awaitable[HaEnd | None]:
+        return _ha_end(address, sign, config.tls)
+
+    return asyncio.run(_ask_members(config, ask))
 
 
 def find_outlook(config: SeedConfig) -> GroupAnswer | None:
@@ -162,11 +172,10 @@ def _note(error: Exception) -> None:
     _log.debug("controllers: %s", error)
 
 
-async def _ha_address(address: str, sign: Sign | None) -> HostPort | None:
-    async def ask(asker: Asker) -> HostPort | None:
+async def _ha_end(address: str, sign: Sign | None, trust: Path | None) -> HaEnd | None:
+    async def ask(asker: Asker) -> HaEnd | None:
         answer = await asker.ask(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader())
-        ha_address = ExchangeHAInfoResponseHeader.from_ext(answer.ext).master_ha_address
-        return host_port(ha_address) if ha_address else None
+        return told_end(ExchangeHAInfoResponseHeader.from_ext(answer.ext), address, trust)
 
     return await _ask_member(address, sign, "HA address", ask)
 

@@ -76,12 +76,16 @@ class Following:
     async def _ask_unclean(self) -> bool | None:
         return self.unclean
 
-    async def led_by(self, ha_port: int, epoch: int, master_id: int = 1, *, lent: str = "") -> None:
+    async def led_by(
+        self, ha_port: int, epoch: int, master_id: int = 1, *, lent: str = "", is_in_tls: bool | None = None
+    ) -> None:
         """Learn of a master that has its HA port there; its broker's address is one of its own.
 
-        With `lent` it announced that address, which leads to somebody else.
+        With `lent` it announced that address, which leads to somebody else. With `is_in_tls` it promises TLS.
         """
-        header = ExchangeHAInfoResponseHeader(master_ha_address=f"127.0.0.1:{ha_port}")
+        header = ExchangeHAInfoResponseHeader(
+            master_ha_address=f"127.0.0.1:{ha_port}", master_ha_tls=is_in_tls
+        )
 
         def answer(_: Connection, request: RemotingCommand) -> RemotingCommand:
             return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())

@@ -20,7 +20,9 @@ from ha_sidecar.commitlog.disk import OsDiskFile
 from ha_sidecar.commitlog.served import ServedStore
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common.ha_link import HaLink, LinkEnd
+from ha_sidecar.common.ha_socket import HaTls
 from ha_sidecar.replica.slave_server import HaServer, ServedSlave
+from ha_sidecar.replica.slave_streams import HaPortTls
 from ha_sidecar.transfer.actions import HandshakeDone
 from ha_sidecar.transfer.reconcile import SlaveConfig
 from ha_sidecar.transfer.served_log import MasterConfig
@@ -75,11 +77,13 @@ class OurSlave:
         self._file_bytes: Final = file_bytes
         self._link: HaLink | None = None
 
-    def follow(self, port: int, broker_id: int = OUR_SLAVE_ID, **config: Any) -> LinkNotes:
+    def follow(
+        self, port: int, broker_id: int = OUR_SLAVE_ID, tls: HaTls | None = None, **config: Any
+    ) -> LinkNotes:
         """Connect to the HA port there; `config` are fields of `SlaveConfig`. Acks follow each write."""
         self.notes = LinkNotes()
         slave_config = SlaveConfig(broker_id, self._file_bytes, **config)
-        self._link = HaLink(("127.0.0.1", port), self.store, slave_config, self.notes, None)
+        self._link = HaLink(("127.0.0.1", port), self.store, slave_config, self.notes, None, tls=tls)
         self._link.start()
         return self.notes
 
@@ -111,9 +115,15 @@ class OurMaster:
     """Our HA port with a log that the test writes; a context manager."""
 
     def __init__(
-        self, directory: Path, file_bytes: int, epoch: int | None = 1, config: MasterConfig | None = None
+        self,
+        directory: Path,
+        file_bytes: int,
+        epoch: int | None = 1,
+        config: MasterConfig | None = None,
+        tls: HaPortTls | None = None,
     ) -> None:
         """Open the store there, as a master of this epoch if one is given, and serve it on a free port."""
+        self._tls: Final = tls
         self.store: Final = ReplicaStore(directory, file_bytes)
         self._file_bytes: Final = file_bytes
         self._config: Final = config or MasterConfig(file_bytes)
@@ -173,7 +183,7 @@ class OurMaster:
 
     def _serve(self, port: int) -> HaServer:
         served = ServedStore(self.store, lambda: self.store.log.max_offset)
-        server = HaServer(self.store, served, self._config)
+        server = HaServer(self.store, served, self._config, self._tls)
         server.start("127.0.0.1", port)
         return server
 

@@ -7,6 +7,7 @@ from ha_sidecar.commitlog.served import ServedStore
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.replica.slave_server import HaServer
+from ha_sidecar.replica.slave_streams import HaPortTls
 from ha_sidecar.seed.config import SeedConfig
 from ha_sidecar.transfer.served_log import MasterConfig
 from testkit.ha.messages import boundaries, log_bytes
@@ -19,12 +20,13 @@ LOG = log_bytes(200, FILE_BYTES)
 class SeedMember:
     """A store of the group, served."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, tls: HaPortTls | None = None) -> None:
         self.store = ReplicaStore(directory, FILE_BYTES)
         self.store.adopt(EpochList.of((1, 0), (3, boundaries(LOG, FILE_BYTES)[90])))
         append(self.store, LOG)
         self.store.log.sync()
-        self.server = HaServer(self.store, ServedStore(self.store, lambda: 0), MasterConfig(FILE_BYTES))
+        served = ServedStore(self.store, lambda: 0)
+        self.server = HaServer(self.store, served, MasterConfig(FILE_BYTES), tls)
         self.server.start("127.0.0.1", 0)
 
     @property

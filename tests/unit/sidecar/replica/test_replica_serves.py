@@ -5,7 +5,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import aiohttp
@@ -25,10 +25,12 @@ from ha_sidecar import limits
 from ha_sidecar.address import host_port
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common.ha_link import HaLink, LinkEnd
+from ha_sidecar.common.ha_socket import HaTls
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.replica.config import ReplicaConfig
 from ha_sidecar.replica.group_view import MasterRole
 from ha_sidecar.replica.replica import LogReplica
+from ha_sidecar.replica.slave_streams import ha_port_tls
 from ha_sidecar.transfer.actions import HandshakeDone
 from ha_sidecar.transfer.reconcile import SlaveConfig
 from testkit.fakes.lent_broker import LentBroker
@@ -113,11 +115,11 @@ async def dial(host: str, port: int, client_tls: ClientTls | None = None) -> Con
 class SlaveLink:
     """A link into a store; it only has to end."""
 
-    def __init__(self, address: str, store: ReplicaStore) -> None:
+    def __init__(self, address: str, store: ReplicaStore, tls: HaTls | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self.caught_up: asyncio.Future[int] = self._loop.create_future()
         self.end: asyncio.Future[LinkEnd] = self._loop.create_future()
-        self.link = HaLink(host_port(address), store, SlaveConfig(9, FILE_BYTES), self, None)
+        self.link = HaLink(host_port(address), store, SlaveConfig(9, FILE_BYTES), self, None, tls=tls)
         self.link.start()
 
     def on_handshake(self, done: HandshakeDone) -> None:
@@ -143,6 +145,44 @@ async def test_a_replica_with_a_certificate_is_asked_in_tls_and_in_plain_tcp(
     client = ClientTls(authority.client()) if is_in_tls else None
     async with replica(tmp_path, tls=authority.member("replica"), client_tls=client) as running:
         assert (await running.ask(RequestCode.GET_BROKER_EPOCH_CACHE)).body
+        told = await running.ask(RequestCode.EXCHANGE_BROKER_HA_INFO)
+        assert told.ext["masterHaTls"] == "true"
+        store = ReplicaStore(tmp_path / "slave", FILE_BYTES)
+        trust = HaTls(tmp_path / "replica", "127.0.0.1") if is_in_tls else None
+        slave = SlaveLink(running.config.ha_address or "", store, trust)
+        assert await asyncio.wait_for(slave.caught_up, WAIT_S) == len(LOG)
+        slave.link.stop()
+        await asyncio.wait_for(slave.end, WAIT_S)
+        store.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "plain_allowed"),
+    [
+        ("permissive", "rocketmq-ha", True),
+        ("enforcing", "rocketmq-ha", False),
+        # Controllers of Java may elect the replica, and Java's slaves dial its HA port in plain TCP.
+        ("enforcing", "java", True),
+    ],
+)
+def test_plain_slaves_are_served_where_java_may_dial(
+    tmp_path: Path, mode: str, kind: str, *, plain_allowed: bool
+) -> None:
+    config = ReplicaConfig(
+        cluster="c1",
+        group="g",
+        controllers=(("127.0.0.1", 1),),
+        listen=("127.0.0.1", 1),
+        http=("127.0.0.1", 1),
+        store=tmp_path,
+        tls=Authority(tmp_path).member("replica"),
+        tls_mode=mode,
+        controller_kind=kind,
+    )
+    tls = ha_port_tls(config)
+    assert tls is not None
+    assert tls.plain_allowed == plain_allowed
+    assert ha_port_tls(replace(config, tls=None)) is None
 
 
 async def test_a_notice_reaches_a_replica_in_tls(tmp_path: Path) -> None:

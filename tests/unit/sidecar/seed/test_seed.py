@@ -16,15 +16,16 @@ from typing import Any
 import pytest
 
 from controller_core.remoting.codes import RequestCode
-from ha_sidecar.address import HostPort
 from ha_sidecar.cli import main
 from ha_sidecar.commitlog.recovery import walk
 from ha_sidecar.commitlog.store import ReplicaStore
+from ha_sidecar.common.ha_socket import HaEnd
 from ha_sidecar.common.identity import IDENTITY_FILE, IdentityError
 from ha_sidecar.common.options import ConfigError
 from ha_sidecar.decisions.broker_facts import GroupFacts
 from ha_sidecar.decisions.metadata_tables import BY_CODE
 from ha_sidecar.epoch import EpochList
+from ha_sidecar.replica.slave_streams import HaPortTls
 from ha_sidecar.seed import seed as seed_module
 from ha_sidecar.seed.config import SeedConfig, from_texts
 from ha_sidecar.seed.seed import Seed, SeedError, SeedResult, claim
@@ -32,6 +33,7 @@ from ha_sidecar.seed.source import candidates, find_metadata, find_source
 from testkit.ha.messages import boundaries, log_bytes
 from testkit.ha.seed_member import FILE_BYTES, LOG, SeedMember, config_of
 from testkit.ha.stores import append
+from testkit.processes.certificates import Authority
 from testkit.products.replica import log_prefix_equal
 
 WAIT_S = 30.0
@@ -49,7 +51,7 @@ def run(config: SeedConfig) -> SeedResult:
     assert claim(config) is None
     store = ReplicaStore(config.store, FILE_BYTES)
     try:
-        return Seed(config, store, lambda: config.source).run()
+        return Seed(config, store, lambda: find_source(config)).run()
     finally:
         store.close()
 
@@ -74,6 +76,30 @@ def test_an_empty_store_becomes_a_copy_with_epochs_and_identity(member: SeedMemb
     assert (result.seeded, result.max_offset, result.copied_bytes) == (True, len(LOG), len(LOG))
     assert_equal(tmp_path / "new", member)
     assert (tmp_path / "new" / IDENTITY_FILE).read_text() == "c#g#7"
+
+
+def test_a_named_source_is_dialled_in_tls_as_its_setting_says(tmp_path: Path) -> None:
+    directory = Authority(tmp_path).member("replica")
+    member = SeedMember(tmp_path / "member", HaPortTls(directory, plain_allowed=False))
+    try:
+        with pytest.raises(SeedError, match=r"ClosedByMaster|ConnectionLost"):
+            run(config_of(tmp_path / "plain", member, tls=directory))
+        run(config_of(tmp_path / "new", member, tls=directory, source_tls=True))
+        assert_equal(tmp_path / "new", member)
+        stranger = Authority(tmp_path, "stranger").member("other")
+        with pytest.raises(SeedError, match="TlsFailed"):
+            run(config_of(tmp_path / "refused", member, tls=stranger, source_tls=True))
+    finally:
+        member.close()
+
+
+@pytest.mark.parametrize("given", [{"tls": ""}, {"source": "", "controllers": "a:1"}])
+def test_tls_of_a_source_needs_a_source_and_authorities(tmp_path: Path, given: dict[str, str]) -> None:
+    texts = {"cluster": "c", "group": "g", "store": str(tmp_path), "source": "a:1", "tls": str(tmp_path)}
+    kept = {key: text for key, text in {**texts, "source_tls": "true", **given}.items() if text}
+    with pytest.raises(ConfigError, match="source-tls needs source and tls"):
+        from_texts(kept)
+    assert from_texts({**texts, "source_tls": "true"}).source_tls
 
 
 def test_a_seed_without_an_id_leaves_the_broker_to_apply_for_one(member: SeedMember, tmp_path: Path) -> None:
@@ -128,12 +154,12 @@ def test_what_the_source_writes_meanwhile_is_copied_too(
     assert claim(config) is None
     store = ReplicaStore(config.store, FILE_BYTES)
 
-    def find() -> HostPort:
+    def find() -> HaEnd:
         sources.append(store.log.max_offset)
         if len(sources) == 2:
             append(member.store, log_bytes(20, FILE_BYTES, len(LOG)))
             member.store.log.sync()
-        return member.address
+        return HaEnd(member.address)
 
     result = Seed(config, store, find).run()
     store.close()
@@ -206,7 +232,7 @@ def test_how_far_it_is_is_told_once_a_second(
     config = config_of(tmp_path / "new", member)
     store = ReplicaStore(config.store, FILE_BYTES)
     store.adopt(EpochList.of((1, 0)))
-    seed, notes = Seed(config, store, lambda: member.address), seed_module._LinkNotes(store)
+    seed, notes = Seed(config, store, lambda: HaEnd(member.address)), seed_module._LinkNotes(store)
     notes.master_max_offset = 4 * FILE_BYTES
     append(store, LOG[:FILE_BYTES])
     told = []
@@ -228,7 +254,7 @@ def test_what_comes_in_place_of_a_tail_that_was_checked_is_checked_too(
     store.adopt(EpochList.of((1, 0)))
     append(store, LOG[: starts[90]] + log_bytes(30, FILE_BYTES, starts[90], mark=b"other"))
     store.log.sync()
-    seed = Seed(config, store, lambda: member.address)
+    seed = Seed(config, store, lambda: HaEnd(member.address))
     seed._checked_offset = store.log.max_offset
     with member.store.log.layout.path(starts[100] // FILE_BYTES * FILE_BYTES).open("r+b") as file:
         file.seek(starts[100] % FILE_BYTES + 95)
@@ -246,7 +272,7 @@ def test_a_seed_that_reaches_nobody_gives_up_and_says_so(member: SeedMember, tmp
 
 def test_a_source_that_comes_late_is_waited_for(member: SeedMember, tmp_path: Path) -> None:
     config = config_of(tmp_path / "new", member)
-    sources: list[HostPort | None] = [None, member.address]
+    sources: list[HaEnd | None] = [None, HaEnd(member.address)]
     assert claim(config) is None
     store = ReplicaStore(config.store, FILE_BYTES)
     assert Seed(config, store, lambda: sources.pop(0)).run().max_offset == len(LOG)
@@ -341,6 +367,6 @@ def test_what_is_not_in_the_log_is_written_where_the_broker_looks_for_it(
     config = config_of(tmp_path / "new", member)
     assert claim(config) is None
     store = ReplicaStore(config.store, FILE_BYTES)
-    Seed(config, store, lambda: config.source, lambda: {topics: b'{"topicConfigTable":{"T":{}}}'}).run()
+    Seed(config, store, lambda: find_source(config), lambda: {topics: b'{"topicConfigTable":{"T":{}}}'}).run()
     store.close()
     assert (config.store / "config" / "topics.json").read_bytes() == b'{"topicConfigTable":{"T":{}}}'

@@ -63,7 +63,7 @@ class Lost:
     async def source(self, min_in_sync: int = 2) -> str | None:
         """Return from whom that seed would copy, host:port."""
         found = await asyncio.to_thread(find_source, self.config(min_in_sync))
-        return None if found is None else f"{found[0]}:{found[1]}"
+        return None if found is None else "{}:{}".format(*found.address)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pytest
 from ha_sidecar import cli
 from ha_sidecar.cli import main
 from ha_sidecar.commitlog.store import ReplicaStore
+from ha_sidecar.common.ha_socket import HaEnd
 from ha_sidecar.common.identity import IdentityFiles
 from ha_sidecar.common.options import ConfigError
 from ha_sidecar.decisions.broker_facts import GroupFacts
@@ -71,7 +72,7 @@ def _with_former_id(config: SeedConfig, member: SeedMember, ids: list[int]) -> t
     assert claim(config) is None
     store = ReplicaStore(config.store, FILE_BYTES)
     try:
-        result = Seed(config, store, lambda: member.address, dict, lambda: ids.pop(0)).run()
+        result = Seed(config, store, lambda: HaEnd(member.address), dict, lambda: ids.pop(0)).run()
     finally:
         store.close()
     return result, IdentityFiles(config.store, "c", "g").read()
