@@ -41,6 +41,7 @@ from testkit.ha import end_processes as ha_ends
 from testkit.ha.end_processes import End, Transfer
 from testkit.ha.java_group import BOOT_TIMEOUT_S, CLUSTER, GROUP, JavaGroup
 from testkit.ha.stores import fill
+from testkit.processes.certificates import Authority
 from testkit.products.controllers import command_path
 from testkit.products.one_controller import one_node
 from testkit.products.replica import LogReplicaProcess
@@ -109,11 +110,13 @@ def ours_to_nobody(source: Path) -> Row:
             return Row("our master, a slave that drops it", slave.answer(), [])
 
 
-def ours_to_ours(name: str, work: Callable[..., None], source: Path, target: Path) -> Row:
-    """Serve the log to our slave, then single messages."""
-    with End(ha_ends.serve, source, FILE_BYTES) as server:
+def ours_to_ours(
+    name: str, work: Callable[..., None], source: Path, target: Path, *certificates: Path
+) -> Row:
+    """Serve the log to our slave, then single messages; with a directory of certificates in TLS."""
+    with End(ha_ends.serve, source, FILE_BYTES, *certificates) as server:
         port, _ = server.answer()
-        with End(work, target, FILE_BYTES, ("127.0.0.1", port)) as slave:
+        with End(work, target, FILE_BYTES, ("127.0.0.1", port), *certificates) as slave:
             slave.answer()
             server.tell("watch", slave.pid)
             slave.tell("go")
@@ -261,16 +264,19 @@ def _ours_and_raw(source: Path, directory: Path) -> list[Row]:
         shutil.rmtree(target)
         return row
 
-    def ours(after: str, work: Callable[..., None]) -> Row:
-        name = f"our master, our slave, ack after {after}"
-        return to_files(lambda target: ours_to_ours(name, work, source, target))
+    def ours(how: str, work: Callable[..., None], *certificates: Path) -> Row:
+        name = f"our master, our slave, {how}"
+        return to_files(lambda target: ours_to_ours(name, work, source, target, *certificates))
 
+    directory.mkdir(parents=True, exist_ok=True)
+    certificates = Authority(directory).member("member")
     return [
         raw("raw sendfile, dropped", source, None),
         to_files(lambda target: raw("raw sendfile, written to files", source, target)),
         ours_to_nobody(source),
-        ours("write", ha_ends.replicate_after_write),
-        ours("sync", ha_ends.replicate_after_sync),
+        ours("ack after write", ha_ends.replicate_after_write),
+        ours("ack after write, in TLS", ha_ends.replicate_in_tls, certificates),
+        ours("ack after sync", ha_ends.replicate_after_sync),
     ]
 
 
@@ -325,6 +331,11 @@ def print_table(rows: list[Row]) -> None:
             "ours to ours (after write) to raw sendfile, both to files",
             "our master, our slave, ack after write",
             "raw sendfile, written to files",
+        ),
+        (
+            "ours to ours in TLS to the same in plain TCP",
+            "our master, our slave, ack after write, in TLS",
+            "our master, our slave, ack after write",
         ),
         (
             "ours to a discarding slave to raw sendfile, both dropped",

@@ -10,7 +10,7 @@ import select
 import socket
 import ssl
 import time
-from typing import Final
+from typing import Final, cast
 
 from controller_core.tls.dialling import NOT_IN_TLS, ClientTls
 
@@ -166,7 +166,8 @@ class TlsStream:
         length = 0
         try:
             while length < len(buffer):
-                found = self._tls.read(len(buffer) - length, buffer[length:])
+                # With a buffer it returns a length, which the library's type does not say.
+                found = cast("int", self._tls.read(len(buffer) - length, buffer[length:]))
                 if not found:
                     self._is_over = True
                     break

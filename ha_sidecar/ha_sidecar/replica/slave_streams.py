@@ -5,7 +5,7 @@ slave's own handshake is 0. So Java's slaves are served as before.
 
 Bodies in plain TCP go from the page cache to the socket. In TLS they pass through this program, which
 encrypts them. Sockets never block: `send` and `send_file` take what the socket takes, and raise
-`BlockingIOError` if that is nothing.
+`BlockingIOError` if it is full.
 """
 
 import socket
@@ -23,7 +23,7 @@ from ha_sidecar.replica.config import ReplicaConfig
 
 RECEIVE_BYTES: Final = 64 << 10
 READ_BYTES: Final = 256 << 10
-"""What is read of the log and encrypted at a time; what the socket does not take of it is read again."""
+"""Of the log, read and encrypted at a time; bytes that the socket does not take are read again."""
 
 
 class HaPortTls:
@@ -59,7 +59,7 @@ def ha_port_tls(config: ReplicaConfig) -> HaPortTls | None:
     """Return the TLS of a replica's HA port; None for plain TCP alone.
 
     Controllers of ours never elect a log replica, so no Java slave dials it. RocketMQ's own may, and Java's
-    slaves have no TLS here.
+    slaves dial in plain TCP only.
 
     Raises:
         UnusableCertificatesError: the certificate cannot be used.

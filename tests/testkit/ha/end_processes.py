@@ -25,7 +25,9 @@ from ha_sidecar.commitlog.served import ServedStore
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.commitlog.syncer import Syncer
 from ha_sidecar.common.ha_link import HaLink, LinkEnd
+from ha_sidecar.common.ha_socket import HaTls
 from ha_sidecar.replica.slave_server import HaServer
+from ha_sidecar.replica.slave_streams import HaPortTls
 from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.actions import HandshakeDone
 from ha_sidecar.transfer.reconcile import NO_BROKER_ID, SlaveConfig
@@ -125,11 +127,15 @@ class End:
         self._pipe.close()
 
 
-def serve(pipe: Connection, directory: Path, file_bytes: int) -> None:
-    """Serve the log there: says its port and the log's end, then answers `watch PID` and `latency COUNT`."""
+def serve(pipe: Connection, directory: Path, file_bytes: int, certificates: Path | None = None) -> None:
+    """Serve the log there: says its port and the log's end, then answers `watch PID` and `latency COUNT`.
+
+    With a directory of certificates it serves TLS too.
+    """
+    tls = None if certificates is None else HaPortTls(certificates, plain_allowed=True)
     store = ReplicaStore(directory, file_bytes)
     served = ServedStore(store, lambda: store.log.max_offset, after_sync=False)
-    server = HaServer(store, served, MasterConfig(file_bytes))
+    server = HaServer(store, served, MasterConfig(file_bytes), tls)
     server.start("127.0.0.1", 0)
     pipe.send((server.port, store.log.max_offset))
     while True:
@@ -179,9 +185,19 @@ class _Notes:
 
 
 def replicate(
-    pipe: Connection, directory: Path, file_bytes: int, address: tuple[str, int], *, after_sync: bool
+    pipe: Connection,
+    directory: Path,
+    file_bytes: int,
+    address: tuple[str, int],
+    *,
+    after_sync: bool,
+    certificates: Path | None = None,
 ) -> None:
-    """Be our own slave with an empty store: says so, begins at the word, goes on until it is ended."""
+    """Be our own slave with an empty store: says so, begins at the word, goes on until it is ended.
+
+    With a directory of certificates it dials in TLS.
+    """
+    tls = None if certificates is None else HaTls(certificates, address[0])
     store, notes = ReplicaStore(directory, file_bytes), _Notes()
     links: list[HaLink] = []
 
@@ -193,7 +209,7 @@ def replicate(
 
     syncer = Syncer(lambda: store.log.sync(), synced, failed)
     wake = syncer.wake if after_sync else None
-    links.append(HaLink(address, store, SlaveConfig(OUR_SLAVE_ID, file_bytes), notes, wake))
+    links.append(HaLink(address, store, SlaveConfig(OUR_SLAVE_ID, file_bytes), notes, wake, tls=tls))
     syncer.start()
     pipe.send(os.getpid())
     pipe.recv()
@@ -214,6 +230,13 @@ def replicate_after_write(
 ) -> None:
     """Be our slave, acknowledging what the operating system has."""
     replicate(pipe, directory, file_bytes, address, after_sync=False)
+
+
+def replicate_in_tls(
+    pipe: Connection, directory: Path, file_bytes: int, address: tuple[str, int], certificates: Path
+) -> None:
+    """Be our slave in TLS, acknowledging what the operating system has."""
+    replicate(pipe, directory, file_bytes, address, after_sync=False, certificates=certificates)
 
 
 def drop(pipe: Connection, address: tuple[str, int], end_offset: int, master_pid: int) -> None:

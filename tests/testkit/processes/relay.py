@@ -21,6 +21,7 @@ class Relay:
     Attributes:
         address: its own, host:port.
         accepted: connections so far.
+        first_bytes: the first byte that each client sent.
     """
 
     def __init__(self, target: str, pieces: Sequence[int] = (), host: str = LOOPBACK) -> None:
@@ -32,6 +33,7 @@ class Relay:
             host: where it listens.
         """
         self.accepted = 0
+        self.first_bytes: list[bytes] = []
         self._pieces = pieces
         self._target = target
         self._port = free_port()
@@ -73,7 +75,10 @@ class Relay:
             host, _, port = self._target.rpartition(":")
             there_reader, there_writer = await asyncio.open_connection(host, int(port))
             with contextlib.closing(there_writer):
-                ways = [self._pass_on(reader, there_writer), self._pass_on(there_reader, writer)]
+                ways = [
+                    self._pass_on(reader, there_writer, self.first_bytes),
+                    self._pass_on(there_reader, writer, []),
+                ]
                 tasks = [asyncio.ensure_future(way) for way in ways]
                 try:
                     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -82,10 +87,16 @@ class Relay:
                         way.cancel()
                     await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass_on(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, first_bytes: list[bytes]
+    ) -> None:
         with contextlib.suppress(OSError):
             lengths = itertools.cycle(self._pieces or [_CHUNK_BYTES])
+            is_first = True
             while data := await reader.read(next(lengths)):
+                if is_first:
+                    first_bytes.append(data[:1])
+                is_first = False
                 await self._open.wait()
                 writer.write(data)
                 await writer.drain()

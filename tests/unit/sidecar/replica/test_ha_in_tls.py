@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from controller_core.remoting.headers import ExchangeHAInfoResponseHeader
+from controller_core.remoting.numbers import LogOffset
 from ha_sidecar import limits
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common import ha_socket
@@ -30,7 +31,7 @@ HELLO_BYTES = 40
 
 
 @dataclass
-class Served:
+class CertifiedPort:
     """A log that is served with certificates, and those who signed them."""
 
     authority: Authority
@@ -43,17 +44,17 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(directory: Path, *, plain_allowed: bool = True) -> Iterator[Served]:
+def served(directory: Path, *, plain_allowed: bool = True) -> Iterator[CertifiedPort]:
     authority = Authority(directory)
     member = authority.member("member")
     tls = HaPortTls(member, plain_allowed=plain_allowed)
     with OurMaster(directory / "master", FILE_BYTES, tls=tls) as master:
         master.fill(600, 4_000)
-        yield Served(authority, member, master)
+        yield CertifiedPort(authority, member, master)
 
 
 @pytest.fixture
-def port(tmp_path: Path) -> Iterator[Served]:
+def port(tmp_path: Path) -> Iterator[CertifiedPort]:
     with served(tmp_path) as made:
         yield made
 
@@ -88,7 +89,7 @@ def first_bytes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 def test_one_port_serves_slaves_in_tls_and_in_plain_tcp(
-    port: Served, tmp_path: Path, first_bytes: list[bytes]
+    port: CertifiedPort, tmp_path: Path, first_bytes: list[bytes]
 ) -> None:
     with OurSlave(tmp_path / "tls", FILE_BYTES) as one, OurSlave(tmp_path / "plain", FILE_BYTES) as other:
         one.follow(port.master.port, 2, port.trust())
@@ -111,22 +112,22 @@ def test_a_port_in_tls_only_refuses_plain_tcp(tmp_path: Path) -> None:
         slave.wait(port.master.max_offset)
 
 
-def another_authority(port: Served, tmp_path: Path) -> HaTls:
+def another_authority(port: CertifiedPort, tmp_path: Path) -> HaTls:
     return HaTls(Authority(tmp_path, "stranger").member("other"), "127.0.0.1")
 
 
-def past_its_end(port: Served, tmp_path: Path) -> HaTls:
+def past_its_end(port: CertifiedPort, tmp_path: Path) -> HaTls:
     pair = port.authority.sign("ended", ended=True)
     (port.member / "tls.crt").write_bytes(pair.cert.read_bytes())
     (port.member / "tls.key").write_bytes(pair.key.read_bytes())
     return port.trust()
 
 
-def another_name(port: Served, tmp_path: Path) -> HaTls:
+def another_name(port: CertifiedPort, tmp_path: Path) -> HaTls:
     return port.trust("g-log-0.g.ns.svc")
 
 
-def no_authorities(port: Served, tmp_path: Path) -> HaTls:
+def no_authorities(port: CertifiedPort, tmp_path: Path) -> HaTls:
     return HaTls(tmp_path / "nowhere", "127.0.0.1")
 
 
@@ -140,11 +141,11 @@ def no_authorities(port: Served, tmp_path: Path) -> HaTls:
     ],
 )
 def test_a_certificate_that_does_not_fit_ends_the_link_without_a_byte_in_plain(
-    port: Served,
+    port: CertifiedPort,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     first_bytes: list[bytes],
-    break_it: Callable[[Served, Path], HaTls],
+    break_it: Callable[[CertifiedPort, Path], HaTls],
     problem: str,
 ) -> None:
     monkeypatch.setattr(slave_streams, "CHECK_S", -1.0)
@@ -161,7 +162,7 @@ def test_a_certificate_that_does_not_fit_ends_the_link_without_a_byte_in_plain(
 
 
 def test_renewed_certificates_are_used_without_a_restart(
-    port: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    port: CertifiedPort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slave_streams, "CHECK_S", 0.0)
     port.master.server.tls._look_s = 0.0  # type: ignore[union-attr]  # it has TLS
@@ -198,7 +199,7 @@ def test_a_master_that_never_ends_its_handshake_costs_the_deadline(
         assert (end.reason, end.detail) == (TLS_FAILED, "127.0.0.1: the TLS handshake took too long")
 
 
-def test_torn_bytes_are_put_together(port: Served, tmp_path: Path) -> None:
+def test_torn_bytes_are_put_together(port: CertifiedPort, tmp_path: Path) -> None:
     with (
         tearing_relay(port.master.port, (1, 2, 3, 5, 20_000, 7, 60_000)) as torn,
         OurSlave(tmp_path / "slave", FILE_BYTES) as slave,
@@ -210,7 +211,7 @@ def test_torn_bytes_are_put_together(port: Served, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("length", [0, 1, HELLO_BYTES])
 def test_a_handshake_that_stops_ends_after_its_time(
-    port: Served, monkeypatch: pytest.MonkeyPatch, length: int
+    port: CertifiedPort, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
     monkeypatch.setattr(slave_server, "HANDSHAKE_S_MAX", 0.2)
     with HandSlave(port.master.port) as stranger:
@@ -219,7 +220,7 @@ def test_a_handshake_that_stops_ends_after_its_time(
     wait_until(lambda: not port.master.server._sessions, "end of the session")
 
 
-def test_rubbish_after_the_first_byte_ends_its_own_session(port: Served) -> None:
+def test_rubbish_after_the_first_byte_ends_its_own_session(port: CertifiedPort) -> None:
     with HandSlave(port.master.port) as stranger:
         stranger.send(b"\x16" + bytes(500))
         stranger.wait_closed()
@@ -227,7 +228,7 @@ def test_rubbish_after_the_first_byte_ends_its_own_session(port: Served) -> None
 
 
 def test_strangers_in_a_handshake_give_way_and_a_slave_in_tls_keeps_its_place(
-    port: Served, tmp_path: Path
+    port: CertifiedPort, tmp_path: Path
 ) -> None:
     start = hello(port.authority.client())[:HELLO_BYTES]
     with OurSlave(tmp_path / "slave", FILE_BYTES) as slave, contextlib.ExitStack() as stack:
@@ -244,13 +245,13 @@ def test_strangers_in_a_handshake_give_way_and_a_slave_in_tls_keeps_its_place(
         assert notes.ends.empty()
 
 
-def test_a_slave_in_tls_that_does_not_read_holds_no_cut_off(port: Served, tmp_path: Path) -> None:
+def test_a_slave_in_tls_that_does_not_read_holds_no_cut_off(port: CertifiedPort, tmp_path: Path) -> None:
     context = port.authority.client()
     with socket.socket() as plain:
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         plain.connect(("127.0.0.1", port.master.port))
         with context.wrap_socket(plain, server_hostname="127.0.0.1") as stalled:
-            stalled.sendall(codec.encode_handshake(codec.Handshake(7)) + codec.encode_ack(0))
+            stalled.sendall(codec.encode_handshake(codec.Handshake(7)) + codec.encode_ack(LogOffset(0)))
             port.master.fill(1_000, 8_000)
             wait_until(lambda: port.master.slave() is not None, "slave")
             cutter = threading.Thread(target=port.master.store.log.truncate, args=(0,), daemon=True)
@@ -277,7 +278,7 @@ def test_only_an_end_that_says_so_is_dialled_in_tls(
 
 @pytest.mark.parametrize("is_in_tls", [True, None])
 async def test_a_follower_dials_as_its_master_tells(
-    port: Served, tmp_path: Path, first_bytes: list[bytes], *, is_in_tls: bool | None
+    port: CertifiedPort, tmp_path: Path, first_bytes: list[bytes], *, is_in_tls: bool | None
 ) -> None:
     async with following(tmp_path / "own", FILE_BYTES, tls=port.member) as ours:
         await ours.led_by(port.master.port, epoch=1, is_in_tls=is_in_tls)
