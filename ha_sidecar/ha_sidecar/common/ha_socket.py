@@ -113,7 +113,7 @@ class PlainHaSocket:
 
 
 class TlsHaSocket:
-    """A socket in TLS, used as a plain one is; threads take turns, but not while one waits for bytes."""
+    """A socket in TLS, used as a plain one is; threads take turns, but not while one waits."""
 
     def __init__(self, stream: TlsStream) -> None:
         """Take the stream, its handshake done."""
@@ -134,16 +134,16 @@ class TlsHaSocket:
     def send_all(self, data: bytes) -> None:
         """Send a few bytes; raise `OSError` if they cannot be."""
         until_s = time.monotonic() + TICK_S
-        with self._lock:
-            taken = 0
-            while taken < len(data) or not self._stream.is_flushed:
-                try:
-                    taken += self._stream.send(data[taken:])
-                    self._stream.flush()
-                except BlockingIOError as error:
-                    if time.monotonic() >= until_s:
-                        raise TimeoutError("the other end does not read") from error
-                    self._stream.wait(TICK_S, select.POLLOUT)
+        taken = 0
+        while True:
+            with contextlib.suppress(BlockingIOError), self._lock:
+                taken += self._stream.send(data[taken:])
+                self._stream.flush()
+                if taken == len(data):
+                    return
+            if time.monotonic() >= until_s:
+                raise TimeoutError("the other end does not read")
+            self._stream.wait(TICK_S, select.POLLOUT)
 
     def end_sending(self) -> None:
         """Tell the other end that nothing more comes."""
