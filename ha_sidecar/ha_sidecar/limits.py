@@ -5,7 +5,7 @@ It continues `controller_core.limits`, whose bounds of frames, deadlines and HTT
 | enforced in | bounds |
 |---|---|
 | `replica.replica` | the remoting port of a log replica |
-| `replica.slave_server` | connections of the HA port; `HANDSHAKE_S_MAX` of the other table for TLS |
+| `replica.slave_server` | connections of the HA port |
 | `transfer.codec`, `transfer.slave` | messages of the HA port |
 | `companion.held_clients` | clients of a dead master |
 | `common.http_server` | answers and event streams of all HTTP pages |

@@ -80,11 +80,6 @@ class TlsStream:
         return self._incoming.pending + self._outgoing.pending + len(self._unsent)
 
     @property
-    def is_ready(self) -> bool:
-        """Whether the handshake is done."""
-        return self._is_ready
-
-    @property
     def is_flushed(self) -> bool:
         """Whether the socket took all encrypted bytes."""
         return not self._unsent and not self._outgoing.pending

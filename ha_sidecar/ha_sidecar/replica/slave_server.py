@@ -5,7 +5,8 @@ that does not read costs its own session and nothing else: no lock is held while
 silence ends it after the housekeeping interval. Bodies go from the page cache to the socket (sendfile)
 without passing through this program.
 
-With certificates the port serves TLS beside plain TCP, or TLS only (`slave_streams`).
+With certificates the port serves TLS beside plain TCP, or TLS only (`slave_streams`). The machine's time for
+its handshake includes the handshake of TLS.
 
 A session has a place (`channel.places`). One that does not copy the log gives its place to a younger
 connection when there are too many, so silent strangers do not keep a member out.
@@ -32,7 +33,6 @@ from controller_core.channel.listener import TLS_HANDSHAKE_BYTE
 from controller_core.channel.log_rate import LogRate
 from controller_core.channel.places import Places, PortPlace
 from controller_core.channel.sockets import EVERY_V4, listening_everywhere, plain_host
-from controller_core.limits import HANDSHAKE_S_MAX
 from controller_core.remoting.host_port import join_host_port
 from controller_core.remoting.numbers import BrokerId, LogOffset
 from ha_sidecar import limits
@@ -273,10 +273,7 @@ class _Session:
         poll = select.poll()
         poll.register(self._wake_fd, select.POLLIN)
         self.machine.connected(_now_ms())
-        handshake_until_ms = _now_ms() + 1_000 * HANDSHAKE_S_MAX
         while not self._stopping.is_set():
-            if not (self._stream is not None and self._stream.is_ready) and _now_ms() >= handshake_until_ms:
-                return "HandshakeTimeout"
             progress = self._write()
             if isinstance(progress, str):
                 return progress

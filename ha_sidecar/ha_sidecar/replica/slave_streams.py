@@ -73,9 +73,6 @@ def ha_port_tls(config: ReplicaConfig) -> HaPortTls | None:
 class PlainSlaveStream:
     """A slave in plain TCP."""
 
-    is_flushed: Final = True
-    is_ready: Final = True
-
     def __init__(self, connection: socket.socket, files: FileSender) -> None:
         """Take the socket, which does not block."""
         self._socket: Final = connection
@@ -104,16 +101,6 @@ class TlsSlaveStream:
         """Take the stream; its handshake is part of the first reads."""
         self._stream: Final = stream
         self._files: Final = files
-
-    @property
-    def is_flushed(self) -> bool:
-        """Whether the socket took all encrypted bytes."""
-        return self._stream.is_flushed
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the handshake is done."""
-        return self._stream.is_ready
 
     def receive(self) -> bytes:
         """Return the decrypted bytes that came; none if the slave has closed."""
