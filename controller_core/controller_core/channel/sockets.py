@@ -43,7 +43,7 @@ def _has_v6() -> bool:
 def listening_everywhere(port: int, backlog: int) -> socket.socket:
     """Return one socket that listens at a port of every interface, in IPv4 and IPv6.
 
-    It shows peers of IPv4 as addresses of IPv6 (`plain_host`).
+    It shows peers of IPv4 as addresses of IPv6 (`host_port.plain_host`).
 
     Raises:
         OSError: the port cannot be had.
@@ -51,11 +51,6 @@ def listening_everywhere(port: int, backlog: int) -> socket.socket:
     dual = _has_v6() and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual else socket.AF_INET
     return socket.create_server(("", port), family=family, backlog=backlog, dualstack_ipv6=dual)
-
-
-def plain_host(host: str) -> str:
-    """Return a peer's address; one of IPv4 that a socket of both families shows, as IPv4."""
-    return host.removeprefix("::ffff:") if "." in host else host
 
 
 def set_options(sock: socket.socket | None) -> None:

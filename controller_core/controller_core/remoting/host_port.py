@@ -60,6 +60,16 @@ def host_of(address: str) -> str:
     return "" if found is None else found[0]
 
 
+def plain_host(host: str) -> str:
+    """Return an IP address in its shortest form, an IPv4 address in IPv6 as IPv4; a name as it is."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
+
+
 def _is_v6(text: str) -> bool:
     try:
         ipaddress.IPv6Address(text)

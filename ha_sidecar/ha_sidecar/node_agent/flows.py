@@ -22,12 +22,12 @@ What can be chosen depends on the node's data plane (`visibility`):
 This module does no I/O.
 """
 
-import ipaddress
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from controller_core.remoting.host_port import plain_host
 from ha_sidecar.address import HostPort
 from ha_sidecar.node_agent.replaced import Replaced
 
@@ -147,13 +147,3 @@ class FlowChoice:
 def same_host(one: str, other: str) -> bool:
     """Say whether two texts are the same IP address, however it is written, or the same name."""
     return one == other or plain_host(one) == plain_host(other)
-
-
-def plain_host(host: str) -> str:
-    """Return an IP address in its shortest form, an IPv4 address in IPv6 as IPv4; a name as it is."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host
-    mapped = getattr(address, "ipv4_mapped", None)
-    return str(mapped or address)

@@ -21,8 +21,9 @@ from pyroute2.netlink.diag import (
     inet_diag_req,
 )
 
+from controller_core.remoting.host_port import plain_host
 from ha_sidecar.address import HostPort
-from ha_sidecar.node_agent.flows import Flow, plain_host
+from ha_sidecar.node_agent.flows import Flow
 from ha_sidecar.node_agent.netlink import Netlink
 from ha_sidecar.node_agent.segments import TCP
 

@@ -32,8 +32,8 @@ from typing import Final
 from controller_core.channel.listener import TLS_HANDSHAKE_BYTE
 from controller_core.channel.log_rate import LogRate
 from controller_core.channel.places import Places, PortPlace
-from controller_core.channel.sockets import EVERY_V4, listening_everywhere, plain_host
-from controller_core.remoting.host_port import join_host_port
+from controller_core.channel.sockets import EVERY_V4, listening_everywhere
+from controller_core.remoting.host_port import join_host_port, plain_host
 from controller_core.remoting.numbers import BrokerId, LogOffset
 from ha_sidecar import limits
 from ha_sidecar.commitlog.cuts import LogCutError

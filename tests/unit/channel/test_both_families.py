@@ -13,7 +13,8 @@ from controller_core.channel import connect, serve
 from controller_core.channel import sockets as module
 from controller_core.channel.endpoints import PortBounds
 from controller_core.channel.http_port import HttpPort
-from controller_core.channel.sockets import listening_everywhere, listening_hosts, plain_host
+from controller_core.channel.sockets import listening_everywhere, listening_hosts
+from controller_core.remoting.host_port import plain_host
 from testkit.processes.ports import free_port
 
 EVERY = "0.0.0.0"  # noqa: S104 - under test
