@@ -10,7 +10,7 @@ answer, if any. The answer is one of these lines:
 
 | line | meaning |
 |---|---|
-| `free` | the broker is not master, has no role yet, or is not known: it runs |
+| `free` | the broker is a slave, without a role, or unknown: it runs |
 | `until TIME MARK` | the master may run until this time of the guard's clock; the mark says as what |
 | `replaced MARK` | a broker that is stopped ends (SIGKILL): another is master, or it is given up |
 | `wait` | nothing new: the last answer still counts |
