@@ -15,11 +15,11 @@ from rocketmq_operator.api.clusters.controllers import (
     NodeFailover,
 )
 from rocketmq_operator.api.clusters.ip_families import IP_FAMILY_RULES, IpFamilies, IpFamilyPolicy
+from rocketmq_operator.api.clusters.tls import CERTIFICATE_DAYS_MAX, ClientsTls, InternalTls, TlsSpec
 from rocketmq_operator.api.common import (
     NAME_LENGTH_MAX,
     LogLevel,
     LogTarget,
-    ObjectName,
 )
 from rocketmq_operator.api.conditions import Conditions, ObservedGeneration
 from rocketmq_operator.api.listeners import Listeners, ListenerStatuses, RouteFronts
@@ -34,7 +34,6 @@ Version = Annotated[str, Field(max_length=32, pattern=r"^5\.[0-9]+\.[0-9]+$")]
 BY_ADDRESS_PREFIXES = ("5.0.", "5.1.0")
 """Versions whose controllers know members by address. 5.1.1 brought broker ids, and requests 1012 and 1013
 for them."""
-CERTIFICATE_DAYS_MAX = 3_650
 KEEP_FORMER_MINUTES_MAX: Final = 7 * 24 * 60
 VERSION_PATTERN: Final = "^5[.]([3-9]|[1-9][0-9]+)[.]"
 """Versions of RocketMQ that have users (ACL 2.0): since 5.3.0. Source: RocketMQ 5.5.0 AuthConfig.java."""
@@ -88,84 +87,6 @@ class Images(SpecModel):
     """Controllers; has a shell and the command controller-core."""
     replica: Image = "rocketmq-ha/ha-sidecar:0.1.0"
     """Log replicas; has the command ha-sidecar."""
-
-
-class InternalTls(StrEnum):
-    """Whether our own processes speak TLS with the controllers."""
-
-    ENFORCED = "Enforced"
-    """Controllers speak TLS only with each other, and take changes over HTTPS only."""
-    DISABLED = "Disabled"
-    """Plain TCP and HTTP."""
-
-
-class ClientsTls(StrEnum):
-    """Whether brokers, name servers and proxies speak TLS with their clients."""
-
-    DISABLED = "Disabled"
-    """Plain TCP; RocketMQ also answers TLS, with a certificate that it makes for itself."""
-    PERMISSIVE = "Permissive"
-    """TLS and plain TCP, as each client chooses."""
-    ENFORCING = "Enforcing"
-    """TLS only, also between the processes of the cluster."""
-
-
-def _renewed_in_time(where: str) -> Rule:
-    """Return the rule that a certificate is renewed while it is valid."""
-    return Rule(
-        name="RenewedTooEarly",
-        expression="self.renewBeforeDays < self.validityDays",
-        message=f"'{where}.renewBeforeDays is %d: it must be less than validityDays, %d'"
-        ".format([self.renewBeforeDays, self.validityDays])",
-        holds=lambda spec: spec.renew_before_days < spec.validity_days,
-        problem=lambda spec: (
-            f"{where}.renewBeforeDays is {spec.renew_before_days}: it must be less than validityDays, "
-            f"{spec.validity_days}"
-        ),
-    )
-
-
-class AuthoritySpec(SpecModel):
-    """Who signs the certificates of a cluster."""
-
-    RULES: ClassVar[tuple[Rule, ...]] = (_renewed_in_time("tls.authority"),)
-
-    secret_name: ObjectName | None = None
-    """A Secret of this namespace with the certificate (`tls.crt`) and key (`tls.key`) of your authority, for
-    instance that of a cert-manager Certificate with `isCA: true`. When it changes, the operator lets both
-    authorities be trusted for a while. Absent: the operator makes an authority."""
-    validity_days: Annotated[int, Field(ge=2, le=CERTIFICATE_DAYS_MAX)] = 1_825
-    """How long an authority of the operator is valid."""
-    renew_before_days: Annotated[int, Field(ge=1, le=CERTIFICATE_DAYS_MAX)] = 180
-    """How long before its end the operator makes the next one."""
-
-
-class CertificatesSpec(SpecModel):
-    """The certificates of a cluster's processes."""
-
-    RULES: ClassVar[tuple[Rule, ...]] = (_renewed_in_time("tls.certificates"),)
-
-    validity_days: Annotated[int, Field(ge=2, le=CERTIFICATE_DAYS_MAX)] = 90
-    """How long a certificate is valid."""
-    renew_before_days: Annotated[int, Field(ge=1, le=CERTIFICATE_DAYS_MAX)] = 30
-    """How long before its end the operator renews it. Processes take new certificates without a restart."""
-
-
-class TlsSpec(SpecModel):
-    """TLS within a cluster."""
-
-    internal: InternalTls | None = None
-    """Whether our own processes speak TLS with the controllers: Enforced or Disabled. Absent: a new cluster
-    does, and a cluster from before this field stays as it is. When it changes, the operator replaces the
-    controllers twice, one at a time; in between they speak both."""
-    clients: ClientsTls = ClientsTls.DISABLED
-    """Whether brokers, name servers and proxies speak TLS with their clients: Disabled, Permissive (TLS and
-    plain TCP) or Enforcing (TLS only). When it changes, the operator replaces their pods one at a time, once
-    for each stage between; no stage refuses what the former one spoke."""
-    authority: AuthoritySpec = AuthoritySpec()
-    """Who signs the certificates."""
-    certificates: CertificatesSpec = CertificatesSpec()
-    """How long certificates are valid."""
 
 
 _CONTROLLERS_OF_OTHERS = Rule(

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Final
 
-from rocketmq_operator.api.cluster import TlsSpec
+from rocketmq_operator.api.clusters.tls import TlsSpec
 from rocketmq_operator.api.names import CHANGED_ANNOTATION
 from rocketmq_operator.clients.api import Json, KubeApi
 from rocketmq_operator.clients.certificates import CertificateError, CertifiedKey, check_authority, facts

@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from controller_core.access.signing import Credentials
 from rocketmq_operator.api.base import SpecModel
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
-from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus, TlsSpec
+from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
+from rocketmq_operator.api.clusters.tls import TlsSpec
 from rocketmq_operator.api.names import (
     API_VERSION,
     CLUSTER_KIND,

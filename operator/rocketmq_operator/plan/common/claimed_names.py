@@ -11,7 +11,8 @@ object keeps it; without an owner, the older resource gets it.
 from collections.abc import Iterable, Mapping
 
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
-from rocketmq_operator.api.cluster import ClientsTls, RocketMQClusterSpec
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.clusters.tls import ClientsTls
 from rocketmq_operator.api.members.learners import LearnerKind
 from rocketmq_operator.api.names import CLUSTER_LABEL, GROUP_LABEL, REPORT_LABEL
 from rocketmq_operator.api.proxy import ProxyMode

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from controller_core.tls.files import ENFORCING, PERMISSIVE, TRUST_FILE
-from rocketmq_operator.api.cluster import ClientsTls, RocketMQClusterSpec
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.clusters.tls import ClientsTls
 from rocketmq_operator.api.common import Resources
 from rocketmq_operator.api.names import COMPONENT_LABEL
 from rocketmq_operator.plan.common import names, parts

@@ -24,7 +24,7 @@ from enum import StrEnum
 from typing import Final
 
 from controller_core.tls.files import CERTIFICATE_FILE, ENFORCING, KEY_FILE, PERMISSIVE, TRUST_FILE
-from rocketmq_operator.api.cluster import ClientsTls, TlsSpec
+from rocketmq_operator.api.clusters.tls import ClientsTls, TlsSpec
 from rocketmq_operator.api.names import CLIENTS_TLS_ANNOTATION, CLUSTER_LABEL, GROUP_LABEL
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.objects import Json, Live

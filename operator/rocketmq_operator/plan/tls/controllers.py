@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Final
 
-from rocketmq_operator.api.cluster import ClientsTls, InternalTls, TlsSpec
+from rocketmq_operator.api.clusters.tls import ClientsTls, InternalTls, TlsSpec
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.objects import Json, Live, Owner, belonging_labels, child
 from rocketmq_operator.plan.pods.observed import ObservedPod

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from rocketmq_operator.api.cluster import TlsSpec
+from rocketmq_operator.api.clusters.tls import TlsSpec
 from rocketmq_operator.plan.common.actions import (
     NO_STEPS,
     AuthorityChange,

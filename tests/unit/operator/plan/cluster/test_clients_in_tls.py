@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from rocketmq_operator.api.cluster import RocketMQClusterSpec, TlsSpec
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.clusters.tls import TlsSpec
 from rocketmq_operator.handlers.reconcile import reconcile
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.tls.clients import ClientsStage, next_stage, published_stage, template_stage

@@ -12,7 +12,7 @@ from cryptography import x509
 from controller_core.server.settings.certificates import Tls
 from controller_core.server.settings.config import load
 from controller_core.server.settings.properties import parse
-from rocketmq_operator.api.cluster import TlsSpec
+from rocketmq_operator.api.clusters.tls import TlsSpec
 from rocketmq_operator.clients.certificates import new_authority
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.pods.observed import ObservedPod

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rocketmq_operator.api.cluster import TlsSpec
+from rocketmq_operator.api.clusters.tls import TlsSpec
 from rocketmq_operator.handlers.metrics import OperatorMetrics
 from rocketmq_operator.plan.common.actions import (
     AuthorityChange,
