@@ -4,12 +4,14 @@ from typing import Final
 
 import pytest
 
+from rocketmq_operator.plan.common.names import issued_certificates
 from testkit.kube.kubectl import program
 from testkit.products.helm import Json, rendered
 from testkit.tree.files import ROOT
 from testkit.worlds.operator import pod_templates
 
 pytestmark = pytest.mark.skipif(program("helm") is None, reason="helm is not installed")
+ISSUED = issued_certificates("main")
 CLUSTER_SECRETS = ("controller-token", "broker-credentials", "ca", "controller-tls", "member-tls")
 
 
@@ -17,6 +19,7 @@ ALL_ON: Final = (
     "measure.enabled=true",
     "measure.report.executors=true",
     "nodeAgent.enabled=true",
+    "operator.certManager=true",
     'networkPolicies.nodes=[{"ipBlock":{"cidr":"10.0.0.0/8"}}]',
 )
 _READS: Final = {"get", "list", "watch"}
@@ -67,6 +70,15 @@ def test_the_table_says_what_each_account_of_the_chart_may_do() -> None:
 def test_an_authority_of_a_person_is_only_read() -> None:
     rights = _rights(rendered('operator.authoritySecrets=["mine"]'), "demo-operator")
     assert rights["secrets mine"] == {"get"}
+
+
+def test_certificates_of_cert_manager_are_made_only_if_asked_for_and_their_secrets_only_read() -> None:
+    assert "certificates" not in _rights(rendered(), "demo-operator")
+    rights = _rights(rendered("operator.certManager=true"), "demo-operator")
+    assert rights["certificates"] == {"get", "list", "create", "patch", "delete"}
+    assert rights[f"secrets {', '.join(ISSUED)}"] == {"get"}
+    anything = _rights(rendered("operator.certManager=true", 'operator.clusters=["*"]'), "demo-operator")
+    assert anything["secrets"] == {"create", "get", "patch"}
 
 
 def test_secrets_of_users_are_read_and_written_by_name() -> None:

@@ -106,6 +106,23 @@ The operator's permissions in the namespaces that it watches: exactly those that
     {{- toYaml .Values.operator.authoritySecrets | nindent 4 }}
   verbs: [get]
 {{- end }}
+{{- if .Values.operator.certManager }}
+# Certificates of cert-manager for clusters with an issuer, and the Secrets that cert-manager makes for them. cert-manager writes these.
+- apiGroups: [cert-manager.io]
+  resources: [certificates]
+  verbs: [get, list, create, patch, delete]
+{{- if not (has "*" .Values.operator.clusters) }}
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames:
+    {{- range $cluster := .Values.operator.clusters }}
+    {{- range list "n0" "n1" "n2" "n3" "n4" "groups" "nameserver" "proxy" "route-front" }}
+    - {{ $cluster }}-issued-{{ . }}
+    {{- end }}
+    {{- end }}
+  verbs: [get]
+{{- end }}
+{{- end }}
 {{- if and .Values.operator.userSecrets (not (has "*" .Values.operator.clusters)) }}
 - apiGroups: [""]
   resources: [secrets]

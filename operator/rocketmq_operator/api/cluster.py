@@ -92,7 +92,8 @@ class Images(SpecModel):
 _CONTROLLERS_OF_OTHERS = Rule(
     name="SettingsOfOthers",
     expression="!has(self.controllers.ref) || (self.failover.nodeTimeoutMs == 500 && "
-    "!has(self.tls.internal) && !has(self.tls.authority.secretName) && self.tls.clients == 'Disabled')",
+    "!has(self.tls.internal) && !has(self.tls.authority.secretName) && !has(self.tls.issuerRef) && "
+    "self.tls.clients == 'Disabled')",
     message="'controllers.ref names the controllers of ' + self.controllers.ref.name + ': set "
     "failover.nodeTimeoutMs and tls there'",
     holds=lambda spec: (
@@ -101,6 +102,7 @@ _CONTROLLERS_OF_OTHERS = Rule(
             spec.failover == NodeFailover()
             and spec.tls.internal is None
             and spec.tls.authority.secret_name is None
+            and spec.tls.issuer_ref is None
             and spec.tls.clients is ClientsTls.DISABLED
         )
     ),
@@ -304,6 +306,8 @@ class RocketMQClusterStatus(StatusModel):
     """Pods of proxies that exist, for the scale subresource."""
     proxy_selector: Annotated[str, Field(max_length=256)] = ""
     """Selector of the proxies' pods, for the scale subresource; empty if they run in other pods."""
+    issuer: Annotated[str, Field(max_length=512)] = ""
+    """The issuer of cert-manager whose Certificates exist, kind and name; empty without them."""
     listeners: ListenerStatuses = ()
     """What applications use as their name server address, inside and by listener."""
     addresses: Annotated[str, Field(max_length=4_096)] = ""

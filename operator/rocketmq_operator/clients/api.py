@@ -37,6 +37,10 @@ class RequestRefusedError(PeerUnavailableError):
     """A peer understood and refused; trying the same again is of no use until something changes."""
 
 
+class KindUnknownError(PeerUnavailableError):
+    """The API server does not know a kind: its definition is not installed."""
+
+
 class RetryLaterError(PeerUnavailableError):
     """A peer understood, and cannot do it now; what hinders it may pass by itself."""
 

@@ -6,13 +6,14 @@ identifiers of their own key and of their signer's, by which a plan tells who si
 
 import hashlib
 import ipaddress
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -22,6 +23,7 @@ from rocketmq_operator.plan.tls.observed import CertificateFacts
 BACKDATED: Final = timedelta(minutes=5)
 """Certificates begin this long before they are made, because clocks of nodes differ."""
 _COMMON_NAME_LENGTH_MAX: Final = 64
+_BLOCK: Final = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _SigningKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
@@ -80,6 +82,44 @@ def check_authority(authority: CertifiedKey) -> None:
     _read_authority(authority)
 
 
+def check_certificate(pair: CertifiedKey) -> None:
+    """Check that a key is that of a certificate, and in PKCS#8, which Java reads.
+
+    Raises:
+        CertificateError: it is not.
+    """
+    if "-----BEGIN PRIVATE KEY-----" not in pair.key:
+        raise CertificateError("the key is not in PKCS#8")
+    _read_key(pair, _read(pair.certificate))
+
+
+def signer(certificates: str, authorities: str) -> str:
+    """Return the authority, PEM, that signed a certificate, or the last one of its chain.
+
+    Args:
+        certificates: the certificate and the rest of its chain.
+        authorities: where the authority is, among others.
+
+    Raises:
+        CertificateError: it is not there, or may not sign.
+    """
+    *_, last = [_read(one) for one in split(certificates)] or [_read(certificates)]
+    for found in map(_read, split(authorities)):
+        try:
+            last.verify_directly_issued_by(found)
+        except (ValueError, TypeError, InvalidSignature):
+            continue
+        if not _is_authority(found):
+            raise CertificateError("ca.crt may not sign others (expected CA:TRUE)")
+        return _pem(found)
+    raise CertificateError("ca.crt does not have the authority that signed tls.crt")
+
+
+def split(texts: str) -> list[str]:
+    """Return the certificates of a text, each once and in their order."""
+    return list(dict.fromkeys(f"{one}\n" for one in _BLOCK.findall(texts)))
+
+
 def facts(pem: str) -> CertificateFacts:
     """Return what a plan needs to know of the first certificate of a text.
 
@@ -116,24 +156,30 @@ def _is_authority(found: x509.Certificate) -> bool:
         return found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except x509.ExtensionNotFound:
         return False
+    except ValueError as error:
+        raise CertificateError(f"not the extensions of a certificate: {error}") from error
 
 
 def _read_authority(authority: CertifiedKey) -> tuple[x509.Certificate, _SigningKey]:
     found = _read(authority.certificate)
+    if not _is_authority(found):
+        raise CertificateError("the certificate is not one of an authority (expected CA:TRUE)")
+    return found, _read_key(authority, found)
+
+
+def _read_key(pair: CertifiedKey, found: x509.Certificate) -> _SigningKey:
+    """Return the key of a certificate; raise `CertificateError` if it is not that."""
     try:
-        key = serialization.load_pem_private_key(authority.key.encode(), None)
-        is_authority = _is_authority(found)
+        key = serialization.load_pem_private_key(pair.key.encode(), None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise CertificateError(f"not a private key in PEM without password: {error}") from error
-    if not is_authority:
-        raise CertificateError("the certificate is not one of an authority (expected CA:TRUE)")
     if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
         raise CertificateError("the key is neither an RSA key nor one of an elliptic curve")
     if _public_bytes(key.public_key()) != found.public_key().public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     ):
         raise CertificateError("the key is not that of the certificate")
-    return found, key
+    return key
 
 
 def _public_bytes(key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey) -> bytes:

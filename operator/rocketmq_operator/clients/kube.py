@@ -19,11 +19,12 @@ from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import ConflictError, NotFoundError, ResourceNotFoundError
 
 from controller_core import bounded_json
-from rocketmq_operator.api.names import API_VERSION, FIELD_MANAGER, OUR_KINDS
+from rocketmq_operator.api.names import API_VERSION, CERTIFICATE_KIND, FIELD_MANAGER, OUR_KINDS
 from rocketmq_operator.clients.api import (
     EVENTS_MAX,
     BusyError,
     Json,
+    KindUnknownError,
     KubeConflictError,
     PeerUnavailableError,
     RequestRefusedError,
@@ -133,7 +134,7 @@ def _client() -> DynamicClient:
 
 
 def missing_kinds(dynamic: DynamicClient) -> list[str]:
-    """Return the kinds that we use and this Kubernetes has not.
+    """Return the kinds that we need and this Kubernetes has not.
 
     Ours are among them before their definitions are installed. The call blocks.
 
@@ -152,7 +153,7 @@ def missing_kinds(dynamic: DynamicClient) -> list[str]:
             raise PeerUnavailableError(f"the API server does not answer: {error_cause(error)}") from error
         return False
 
-    return [kind for kind in VERSIONS if is_missing(kind)]
+    return [kind for kind in VERSIONS if kind != CERTIFICATE_KIND and is_missing(kind)]
 
 
 class KubeClient:
@@ -176,6 +177,12 @@ class KubeClient:
 
     async def find(self, kind: str, namespace: str, labels: Mapping[str, str]) -> list[Json]:
         """Return the objects of a kind that carry all these labels, each with kind and apiVersion."""
+        try:
+            return await self._find(kind, namespace, labels)
+        except _MissingError as error:
+            raise KindUnknownError(f"this Kubernetes does not know kind {kind} any more") from error
+
+    async def _find(self, kind: str, namespace: str, labels: Mapping[str, str]) -> list[Json]:
         selector = ",".join(f"{key}={value}" for key, value in labels.items())
         items: list[Json] = []
         token: str | None = None
@@ -270,7 +277,7 @@ class KubeClient:
             api = self._dynamic.resources.get(api_version=VERSIONS[kind], kind=kind)
             value: Json = call(api).to_dict()
         except ResourceNotFoundError as error:
-            raise PeerUnavailableError(
+            raise KindUnknownError(
                 f"this Kubernetes does not know kind {kind} of {VERSIONS[kind]}"
             ) from error
         except NotFoundError as error:

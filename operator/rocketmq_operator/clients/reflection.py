@@ -11,8 +11,9 @@ So looking costs the API server nothing.
 A reflection answers only while it is fresh: it has been listed, its watch is open, and the API server gave a
 sign lately, if only by ending the watch in time. Otherwise it raises `StaleError`, and the caller asks the
 API server itself. Reflections never follow Secrets or Events. Permission to list Secrets is permission to
-read all; `SECRET_S` is the cache time of the one known by name. Events are many, and needed only for an
-object in trouble; `EVENTS_S` is their cache time.
+read all; `SECRET_S` is the cache time of the one known by name, and of Certificates while all are issued: a
+Kubernetes may lack that kind. Events are many, and needed only for an object in trouble; `EVENTS_S` is their
+cache time.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from rocketmq_operator.api.names import CLUSTER_LABEL, OUR_KINDS, REPORT_LABEL
+from rocketmq_operator.api.names import CERTIFICATE_KIND, CLUSTER_LABEL, OUR_KINDS, REPORT_LABEL
 from rocketmq_operator.clients.api import BusyError, Json, KubeApi, PeerUnavailableError
 from rocketmq_operator.clients.kube import VERSIONS
 from rocketmq_operator.clients.stream import (
@@ -32,6 +33,7 @@ from rocketmq_operator.clients.stream import (
     Stream,
     VersionGoneError,
 )
+from rocketmq_operator.plan.tls.issuing import is_issued
 
 SILENT_MAX_S: Final = WATCH_S + 2 * WATCH_SLACK_S
 """A watch that gave no sign for so long is dead, whatever its connection says."""
@@ -256,6 +258,7 @@ class Reflections:
             for namespace in namespaces or ("",)
         }
         self._secrets: Final[dict[_ObjectName, tuple[float, Json | None]]] = {}
+        self._certificates: Final[dict[tuple[str, str], tuple[float, list[Json]]]] = {}
         self._events: Final[dict[tuple[str, str, str], tuple[float, list[Json]]]] = {}
 
     async def run(self) -> None:
@@ -280,6 +283,8 @@ class Reflections:
 
     async def find(self, kind: str, namespace: str, labels: Mapping[str, str]) -> list[Json]:
         """Return the objects that carry all these labels; raise `StaleError` if they are not known."""
+        if kind == CERTIFICATE_KIND:
+            return await self._find_certificates(namespace, labels)
         reflection = self._fresh(kind, namespace)
         if reflection.label and reflection.label not in labels:
             raise StaleError(f"{kind} without {reflection.label}: not followed")
@@ -306,6 +311,18 @@ class Reflections:
             return known
         found = await self._kube.get("Secret", namespace, name)
         self._secrets[namespace, name] = (self._monotonic_s() + SECRET_S, found)
+        return found
+
+    async def _find_certificates(self, namespace: str, labels: Mapping[str, str]) -> list[Json]:
+        key = namespace, labels[CLUSTER_LABEL]
+        until_s, known = self._certificates.get(key, (0.0, []))
+        if self._monotonic_s() < until_s:
+            return known
+        found = await self._kube.find(CERTIFICATE_KIND, namespace, labels)
+        kept_s = SECRET_S if found and all(map(is_issued, found)) else 0.0
+        self._certificates[key] = (self._monotonic_s() + kept_s, found)
+        for one in found:  # Their Secrets change with them.
+            self._secrets.pop((namespace, one["spec"]["secretName"]), None)
         return found
 
     async def apply(self, body: Json) -> Json:

@@ -55,6 +55,7 @@ from rocketmq_operator.plan.metadata.steps import metadata_plan
 from rocketmq_operator.plan.report.observed import ObservedReport
 from rocketmq_operator.plan.report.status import report_status
 from rocketmq_operator.plan.report.steps import report_plan
+from rocketmq_operator.plan.tls.issuing import OWN_REASONS
 
 RECHECK_S: Final = 1.0
 """Delay after a pass that waits for something."""
@@ -66,7 +67,9 @@ METADATA_RESYNC_S: Final = 60.0
 """The same for a Topic or a ConsumerGroup: how long drift may last. There may be a thousand of them."""
 USER_RESYNC_S: Final = 30.0
 """The same for a User: no watch tells of its Secret, and a new password should not take minutes."""
-_ENDED_BY_PEOPLE: Final = frozenset({IN_USE, REFUSED, "FieldRewritten", "NameTaken", "StepRefused"})
+_ENDED_BY_PEOPLE: Final = OWN_REASONS | {
+    *(IN_USE, REFUSED, "CertificateNotIssued", "FieldRewritten", "NameTaken", "StepRefused")
+}
 """Reasons of a wait that ends when a person acts. Each look costs dozens of calls, so these are rechecked
 less often."""
 _DELETED_SLOWLY: Final = frozenset({"Pod", "PersistentVolumeClaim"})

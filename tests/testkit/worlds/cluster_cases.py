@@ -34,6 +34,7 @@ _OF_OTHERS: Final[tuple[tuple[str, Json], ...]] = (
     ("a node's silence", {"failover": {"nodeTimeoutMs": 700}}),
     ("TLS", {"tls": {"internal": "Disabled"}}),
     ("an authority", {"tls": {"authority": {"secretName": "ours"}}}),
+    ("an issuer", {"tls": {"issuerRef": {"name": "company"}}}),
     ("TLS with clients", {"tls": {"clients": "Permissive"}}),
 )
 _FAMILY_CASES: Final = (
@@ -143,6 +144,22 @@ CLUSTER_REFUSALS: Final = (
         "external",
         before=_EXTERNAL,
     ),
+    _refused(
+        "an issuer and an authority",
+        {"tls": {"issuerRef": {"name": "company"}, "authority": {"secretName": "mine"}}},
+        "tls.issuerRef names Issuer company",
+        "tls.authority.secretName is mine",
+    ),
+    _refused(
+        "an issuer of a kind that cert-manager has not",
+        {"tls": {"issuerRef": {"name": "company", "kind": "Vault"}}},
+        "tls.issuerRef.kind is Vault",
+        "Issuer or ClusterIssuer",
+    ),
+    _refused("an issuer without a name", {"tls": {"issuerRef": {"kind": "Issuer"}}}, "tls.issuerRef", "name"),
+    _refused(
+        "an issuer's group with a slash", {"tls": {"issuerRef": {"name": "a", "group": "b/v1"}}}, "group"
+    ),
     _refused("another word for clients in TLS", {"tls": {"clients": "Required"}}, "tls.clients", "Required"),
     _later("controllers of its own that become another's", {}, _REF, "controllers.ref cannot change"),
     _later(
@@ -171,6 +188,16 @@ ACCEPTED_CLUSTER_CHANGES: Final[tuple[tuple[str, str, Json], ...]] = (
         {"proxy": {"mode": "Cluster"}, "listeners": [_GRPC_LISTENER]},
     ),
     ("a grant to another namespace", "RocketMQCluster", {"controllers": {"allowedNamespaces": ["1bank"]}}),
+    (
+        "an issuer for the whole cluster",
+        "RocketMQCluster",
+        {"tls": {"issuerRef": {"name": "company", "kind": "ClusterIssuer"}}},
+    ),
+    (
+        "an issuer beside cert-manager",
+        "RocketMQCluster",
+        {"tls": {"issuerRef": {"name": "ours", "kind": "AWSPCAIssuer", "group": "awspca.cert-manager.io"}}},
+    ),
     ("clients in TLS only", "RocketMQCluster", {"tls": {"clients": "Enforcing", "internal": "Enforced"}}),
     (
         "clients in TLS or plain TCP with external name servers",

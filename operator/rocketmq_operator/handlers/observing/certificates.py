@@ -50,6 +50,8 @@ async def observe_tls(
 ) -> ObservedTls:
     """Return the certificates of a cluster; those of its members if they speak TLS with clients.
 
+    What cert-manager issued is not among them (`observing.issuing`).
+
     Raises:
         PeerUnavailableError: the API server does not answer.
     """
@@ -79,6 +81,7 @@ async def observe_tls(
         controllers_bundle=data.get(TRUST_KEY, ""),
         members=_certificates(members_data),
         members_bundle=members_data.get(TRUST_KEY, ""),
+        renewed_at=max(filter(None, map(_changed_at, (issued, members))), default=None),
         secrets={name: one for name, one in found.items() if one is not None},
     )
 
@@ -104,26 +107,34 @@ async def _nothing() -> Json | None:
 
 def _authority(secret: Live | None) -> ObservedAuthority | None:
     texts = secret_texts(secret)
-    current = _checked(certified_key(texts, CURRENT))
+    current = _authority_facts(texts, CURRENT)
     if secret is None or current is None:
         return None
-    annotations = secret["metadata"].get("annotations") or {}
     return ObservedAuthority(
         current=current,
-        next=_checked(certified_key(texts, NEXT)),
+        next=_authority_facts(texts, NEXT),
         old=_facts(texts.get(f"{OLD}.crt", "")),
-        changed_at=_time(annotations.get(CHANGED_ANNOTATION)),
+        changed_at=_changed_at(secret),
+        has_key=_has_key(texts, CURRENT),
+        has_next_key=_has_key(texts, NEXT),
     )
 
 
-def _checked(pair: CertifiedKey | None) -> CertificateFacts | None:
+def _authority_facts(texts: Mapping[str, str], entry: str) -> CertificateFacts | None:
+    """Return an authority; one whose key another one has is without a key."""
+    found = texts.get(f"{entry}.crt", "")
+    return _facts(found) if f"{entry}.key" not in texts or _has_key(texts, entry) else None
+
+
+def _has_key(texts: Mapping[str, str], entry: str) -> bool:
+    pair = certified_key(texts, entry)
     if pair is None:
-        return None
+        return False
     try:
         check_authority(pair)
-        return facts(pair.certificate)
     except CertificateError:
-        return None
+        return False
+    return True
 
 
 def _given(secret: Live | None, name: str | None) -> tuple[CertificateFacts | None, str]:
@@ -153,8 +164,9 @@ def _facts(pem: str) -> CertificateFacts | None:
         return None
 
 
-def _time(text: str | None) -> datetime | None:
+def _changed_at(secret: Live | None) -> datetime | None:
+    annotations = (secret or {"metadata": {}})["metadata"].get("annotations") or {}
     try:
-        return parse_time(text)
+        return parse_time(annotations.get(CHANGED_ANNOTATION))
     except ValueError:
         return None

@@ -51,6 +51,7 @@ from rocketmq_operator.handlers.observing.controllers import (
     sharing_cluster,
 )
 from rocketmq_operator.handlers.observing.credentials import RotationObserver, first_users
+from rocketmq_operator.handlers.observing.issuing import with_issuing
 from rocketmq_operator.plan.cluster.children import CONTROLLER, NAME_SERVER
 from rocketmq_operator.plan.cluster.observed import ClusterSecrets, ObservedCluster
 from rocketmq_operator.plan.common import names
@@ -175,9 +176,12 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
     live = children.get(ObjectKey("StatefulSet", names.controllers(name)))
     stage, tls = published_stage(trust, group_sets.values()), NO_TLS
     has_tls, with_members = wanted_certificates(spec.tls, live, parsed_pods.values(), stage)
+    status = RocketMQClusterStatus.model_validate(resource.get("status") or {})
     if shared is None and has_tls:
         tls = await _tls(environment, namespace, name, spec.tls, with_members=with_members)
-        children |= by_key(tls.secrets.values())
+    if (has_issuer := has_tls and spec.tls.issuer_ref is not None) or status.issuer:
+        tls = await with_issuing(environment.kube, namespace, name, tls, with_secrets=has_issuer)
+    children |= by_key((*tls.secrets.values(), *tls.issuing.live.values()))
     environment.note_certificates(namespace, name, tls)
     controllers, services = environment.controllers_of(*home, token), _of_groups(found, "Service")
     observer = RotationObserver(environment.kube, controllers, environment.brokers, services)
@@ -186,7 +190,7 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
         owner=owner_of(resource, CLUSTER_KIND.kind),
         generation=resource["metadata"].get("generation", 0),
         spec=spec,
-        status=RocketMQClusterStatus.model_validate(resource.get("status") or {}),
+        status=status,
         children=children,
         group_services=services,
         group_sets=group_sets,

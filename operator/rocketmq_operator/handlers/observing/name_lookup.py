@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
-from rocketmq_operator.api.names import CLUSTER_KIND, FAILOVER_KIND, GROUP_KIND, REPORT_KIND
+from rocketmq_operator.api.names import CERTIFICATE_KIND, CLUSTER_KIND, FAILOVER_KIND, GROUP_KIND, REPORT_KIND
 from rocketmq_operator.clients.api import Json, KubeApi
 from rocketmq_operator.handlers.observing.clusters_and_groups import InvalidSpecError, parse_spec
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
@@ -66,6 +66,9 @@ def _names_to_look_up(observed: ResourceWithChildren, plan: ResourcePlan) -> fro
             claim = names_of_cluster(owner.name, observed.spec)
             known |= _existing_pods(observed.pods)
             known |= {ObjectKey("PersistentVolumeClaim", name): {} for name in observed.claims}
+            if observed.tls.issuing.problem is not None:
+                # Kubernetes lacks this kind, or the operator has no right to it: it makes none.
+                known |= {key: {} for key in claim.keys if key.kind == CERTIFICATE_KIND}
         case ObservedReport():
             claim = names_of_report(owner.name)
     return unknown_names(claim, plan, known, observed.name_lookup)

@@ -37,7 +37,6 @@ from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
 from rocketmq_operator.plan.credentials.inner_users import credentials_secret
 from rocketmq_operator.plan.pods.logs import java_logs, level_file, logback_file, with_log_target
 from rocketmq_operator.plan.tls.clients import (
-    NAME_SERVER_ENTRY,
     ClientsStage,
     annotated,
     java_tls_options,
@@ -332,7 +331,7 @@ def _name_servers(owner: Owner, spec: RocketMQClusterSpec, stage: ClientsStage) 
         "containers": [container],
         "volumes": parts.volumes(name),
     }
-    pod = with_certificate(pod, owner.name, NAME_SERVER_ENTRY, stage)
+    pod = with_certificate(pod, owner.name, names.NAME_SERVER_ENTRY, stage)
     start = name_server_start(spec)
     configuration = digest(conf, start)
     template = pod_template(labels, configuration, parts.with_placement(pod, Placement(), selector))

@@ -7,11 +7,9 @@ from rocketmq_operator.plan.cluster.listeners import ROUTE_FRONT
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.cluster.proxies import PROXY
 from rocketmq_operator.plan.common import endpoints, names
+from rocketmq_operator.plan.common.actions import ResourcePlan, Wait, first_until_wait
 from rocketmq_operator.plan.common.objects import Live, ObjectKey
 from rocketmq_operator.plan.tls.clients import (
-    NAME_SERVER_ENTRY,
-    PROXY_ENTRY,
-    ROUTE_FRONT_ENTRY,
     ClientsStage,
     group_certificates,
     is_at,
@@ -22,8 +20,15 @@ from rocketmq_operator.plan.tls.clients import (
     template_stage,
     without_dialling,
 )
-from rocketmq_operator.plan.tls.controllers import TlsMode, all_in_template
-from rocketmq_operator.plan.tls.steps import CertificateSecrets
+from rocketmq_operator.plan.tls.controllers import TlsMode, all_in_template, wanted_hosts
+from rocketmq_operator.plan.tls.issuing import (
+    issued_plan,
+    issuing_trouble,
+    leftover_certificates,
+    request_steps,
+    requested_hosts,
+)
+from rocketmq_operator.plan.tls.steps import CertificateSecrets, certificates_plan
 
 _NEVER_DIALLING = frozenset({NAME_SERVER, "log-replica", ROUTE_FRONT})
 """Components without a JVM that dials."""
@@ -42,6 +47,33 @@ def live_stage(observed: ObservedCluster) -> ClientsStage:
     """Return the stage of TLS with clients that groups were told."""
     trust = observed.children.get(ObjectKey("ConfigMap", names.trust(observed.owner.name)))
     return published_stage(trust, _sets_of_clients(observed))
+
+
+def certificates_wanted(observed: ObservedCluster) -> dict[str, frozenset[str]]:
+    """Return the hosts of each Certificate of cert-manager by its entry; empty without an issuer."""
+    if observed.spec.tls.issuer_ref is None:
+        return {}
+    return requested_hosts(wanted_hosts(observed.owner), member_hosts(observed))
+
+
+def certificate_steps(observed: ObservedCluster) -> ResourcePlan:
+    """Return the next change of a cluster's certificates."""
+    owner, tls, secrets = observed.owner, observed.tls, certificate_secrets(observed.owner.name)
+    spec, hosts, members = observed.spec.tls, wanted_hosts(owner), member_hosts(observed)
+    requested = certificates_wanted(observed)
+    gone = leftover_certificates(owner, tls.issuing, requested)
+    if spec.issuer_ref is None:
+        plan = certificates_plan(tls, spec, secrets, hosts, observed.now, members)
+        return first_until_wait((gone, plan))
+    asked = request_steps(owner, spec, tls.issuing, requested, observed.children)
+    return first_until_wait((gone, asked, issued_plan(tls, secrets, hosts, members, observed.now)))
+
+
+def why_not_issued(observed: ObservedCluster) -> Wait | None:
+    """Return why cert-manager does not issue certificates as asked; None without trouble or issuer."""
+    requested = certificates_wanted(observed)
+    trouble = issuing_trouble(observed.tls, requested, observed.now) if requested else None
+    return None if trouble is None else trouble.why
 
 
 def wanted_stage(observed: ObservedCluster, mode: TlsMode) -> ClientsStage:
@@ -72,14 +104,14 @@ def member_hosts(observed: ObservedCluster) -> dict[str, frozenset[str]]:
     if not spec.name_servers.external:
         own = [one for one in services if _component(one) == NAME_SERVER]
         hosts = endpoints.name_server_hosts(owner.name, owner.namespace, spec)
-        found[NAME_SERVER_ENTRY] = shared_certificate(own, owner.namespace, hosts)
+        found[names.NAME_SERVER_ENTRY] = shared_certificate(own, owner.namespace, hosts)
     if spec.proxy.mode is ProxyMode.CLUSTER:
         own = [one for one in services if _component(one) == PROXY]
-        found[PROXY_ENTRY] = shared_certificate(own, owner.namespace)
+        found[names.PROXY_ENTRY] = shared_certificate(own, owner.namespace)
     if spec.listeners:
         own = [one for one in services if _component(one) == ROUTE_FRONT]
         advertised = (one.advertised_host for one in spec.listeners if one.advertised_host)
-        found[ROUTE_FRONT_ENTRY] = shared_certificate(own, owner.namespace, advertised)
+        found[names.ROUTE_FRONT_ENTRY] = shared_certificate(own, owner.namespace, advertised)
     return found
 
 

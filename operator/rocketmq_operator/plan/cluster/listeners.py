@@ -48,7 +48,6 @@ from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
 from rocketmq_operator.plan.pods.logs import level_file
 from rocketmq_operator.plan.tls.clients import (
-    ROUTE_FRONT_ENTRY,
     ClientsStage,
     annotated,
     sidecar_tls_keys,
@@ -181,7 +180,7 @@ def route_front_deployment(
         "containers": [container],
         "volumes": parts.volumes(name),
     }
-    pod = with_certificate(pod, owner.name, ROUTE_FRONT_ENTRY, stage)
+    pod = with_certificate(pod, owner.name, names.ROUTE_FRONT_ENTRY, stage)
     template = pod_template(labels, digest(*command), parts.with_placement(pod, Placement(), selector))
     template = annotated(template, without_dialling(stage))
     template = shaped(template, route_front_shape(spec))

@@ -41,7 +41,6 @@ from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, p
 from rocketmq_operator.plan.common.shaping.shaped import PodShape, shaped
 from rocketmq_operator.plan.pods.logs import java_logs, logback_file, with_log_target
 from rocketmq_operator.plan.tls.clients import (
-    PROXY_ENTRY,
     ClientsStage,
     annotated,
     java_tls_options,
@@ -126,7 +125,7 @@ def proxy_deployment(
     name, labels = names.proxies(owner.name), _labels(owner)
     selector = selector_labels(PROXY, owner.name)
     conf = _conf(owner, spec, stage)
-    pod = with_certificate(_pod(spec, name, hosts, stage), owner.name, PROXY_ENTRY, stage)
+    pod = with_certificate(_pod(spec, name, hosts, stage), owner.name, names.PROXY_ENTRY, stage)
     pod = parts.with_placement(pod, Placement(), selector)
     pod = parts.with_credentials(pod, owner.name) if spec.has_users else pod
     template = annotated(pod_template(labels, digest(conf, proxy_start(spec)), pod), stage)

@@ -7,7 +7,7 @@ from rocketmq_operator.api.cluster import RocketMQClusterStatus
 from rocketmq_operator.api.conditions import Finding, make_finding, merge_findings
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.cluster import controllers_status
-from rocketmq_operator.plan.cluster.client_tls import certificate_secrets
+from rocketmq_operator.plan.cluster.client_tls import certificate_secrets, why_not_issued
 from rocketmq_operator.plan.cluster.controller_members import CHANGES
 from rocketmq_operator.plan.cluster.controller_settings import settings_finding
 from rocketmq_operator.plan.cluster.listeners import (
@@ -33,6 +33,7 @@ from rocketmq_operator.plan.pods.progress import (
     reason_column,
     with_causes,
 )
+from rocketmq_operator.plan.tls.controllers import TlsMode
 from rocketmq_operator.plan.tls.status import certificates_finding
 
 KNOWN_BROKEN: Final = {
@@ -93,6 +94,7 @@ def cluster_status(observed: ObservedCluster, plan: ResourcePlan) -> RocketMQClu
         proxies=f"{proxies}/{observed.spec.proxy.replicas}" if has_proxy_pods else "",
         proxy_replicas=_count(observed, names.proxies(name), "replicas"),
         proxy_selector=proxy_selector(observed.owner) if has_proxy_pods else "",
+        issuer=_issuer(observed),
         listeners=listeners,
         addresses=addresses_column(listeners),
         reason=reason_column(works_for[0], plan, troubles),
@@ -143,7 +145,16 @@ def _certificates(observed: ObservedCluster) -> Finding:
         text = f"see RocketMQCluster {observed.sharing.home}, which has the controllers"
         return make_finding("CertificatesValid", holds=None, reason="OfAnotherCluster", message=text)
     secrets = certificate_secrets(observed.owner.name)
-    return certificates_finding(observed.tls, observed_mode(observed), secrets, observed.now)
+    trouble = why_not_issued(observed)
+    return certificates_finding(observed.tls, observed_mode(observed), secrets, observed.now, trouble)
+
+
+def _issuer(observed: ObservedCluster) -> str:
+    """Return the issuer whose Certificates exist: while there is one, they are looked for."""
+    issuer, issuing = observed.spec.tls.issuer_ref, observed.tls.issuing
+    if issuer is not None and observed_mode(observed) is not TlsMode.DISABLED:
+        return str(issuer)
+    return observed.status.issuer if issuing.live or issuing.problem is not None else ""
 
 
 def _proxy_ready(observed: ObservedCluster, ready: int, troubles: Sequence[MemberTrouble]) -> Finding:

@@ -17,9 +17,8 @@ from rocketmq_operator.api.names import COMPONENT_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.cluster.children import cluster_children, controller_set
 from rocketmq_operator.plan.cluster.client_tls import (
-    certificate_secrets,
+    certificate_steps,
     client_authorities,
-    member_hosts,
     wanted_stage,
 )
 from rocketmq_operator.plan.cluster.controller_members import (
@@ -64,8 +63,8 @@ from rocketmq_operator.plan.pods.logs import log_target
 from rocketmq_operator.plan.pods.lost_members import free_lost
 from rocketmq_operator.plan.pods.observed import of_older_revision
 from rocketmq_operator.plan.tls.clients import CERTIFIED_KEY, STAGE_KEY, ClientsStage
-from rocketmq_operator.plan.tls.controllers import TlsMode, trust_config_map, wanted_hosts
-from rocketmq_operator.plan.tls.steps import certificates_plan
+from rocketmq_operator.plan.tls.controllers import TlsMode, trust_config_map
+from rocketmq_operator.plan.tls.issuing import leftover_certificates
 
 _NOT_NEEDED: Final = {PROXY: "no proxy needs it", ROUTE_FRONT: "no listener needs it"}
 """Why objects of these components go that the spec does not ask for."""
@@ -157,10 +156,8 @@ def _wanted_children(
 def _certificates(observed: ObservedCluster, mode: TlsMode) -> ResourcePlan:
     """Make and renew certificates, before any pod that needs them."""
     if mode is TlsMode.DISABLED:
-        return NO_STEPS
-    owner, spec = observed.owner, observed.spec
-    secrets, hosts = certificate_secrets(owner.name), wanted_hosts(owner)
-    return certificates_plan(observed.tls, spec.tls, secrets, hosts, observed.now, member_hosts(observed))
+        return leftover_certificates(observed.owner, observed.tls.issuing, {})
+    return certificate_steps(observed)
 
 
 def _renewals(observed: ObservedCluster) -> ResourcePlan:

@@ -14,7 +14,7 @@ from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.clusters.tls import ClientsTls
 from rocketmq_operator.api.members.learners import LearnerKind
-from rocketmq_operator.api.names import CLUSTER_LABEL, GROUP_LABEL, REPORT_LABEL
+from rocketmq_operator.api.names import CERTIFICATE_KIND, CLUSTER_LABEL, GROUP_LABEL, REPORT_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.listeners import with_route_fronts
@@ -68,11 +68,13 @@ def names_of_cluster(name: str, spec: RocketMQClusterSpec) -> ClaimedNames:
     servers = [names.member(name_servers, ordinal) for ordinal in range(replicas)]
     sets = [*([controllers] if own_controllers else []), *([name_servers] if own_name_servers else [])]
     has_tls = spec.tls.clients is not ClientsTls.DISABLED
+    issued = names.issued_certificates(name) if spec.tls.issuer_ref is not None else ()
     of_controllers = {
         ObjectKey("Secret", names.token_secret(name)),
         ObjectKey("Secret", names.authority_secret(name)),
         ObjectKey("Secret", names.controller_certificates(name)),
         *_keys(("Secret",), [names.member_certificates(name)] if has_tls else []),
+        *_keys((CERTIFICATE_KIND,), issued),
         ObjectKey("ConfigMap", names.trust(name)),
         *_keys(("Service",), possible),
     }

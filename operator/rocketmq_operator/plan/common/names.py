@@ -52,6 +52,14 @@ INNER_USER: Final = "rocketmq-ha"
 """The super user of the operator and of all members."""
 DATA_VOLUME: Final = "data"
 
+GROUPS_ENTRY: Final = "groups"
+"""The Certificate of cert-manager that all groups share. Why one: the operator may read Secrets by their
+names only, and the chart cannot know the names of groups."""
+NAME_SERVER_ENTRY: Final = "nameserver"
+PROXY_ENTRY: Final = "proxy"
+ROUTE_FRONT_ENTRY: Final = "route-front"
+"""Entries of the Secret with certificates, as the Certificates are called too."""
+
 MEASURED_PATH: Final = "/data"
 """Where a report's pod has the volume with the measurements."""
 REPORTS_FOLDER: Final = "reports"
@@ -159,6 +167,18 @@ def controller_certificates(cluster: str) -> str:
 def member_certificates(cluster: str) -> str:
     """Return the name of the Secret with the certificates of all members, name servers and proxies."""
     return f"{cluster}-member-tls"
+
+
+def issued_certificate(cluster: str, entry: str) -> str:
+    """Return the name of a Certificate of cert-manager, and of the Secret that cert-manager makes for it."""
+    return f"{cluster}-issued-{entry}"
+
+
+def issued_certificates(cluster: str) -> tuple[str, ...]:
+    """Return the names of all Certificates that a cluster can have; the chart has the same list."""
+    controllers_ = (controller_id(ordinal) for ordinal in range(CONTROLLERS_MAX))
+    entries = (*controllers_, GROUPS_ENTRY, NAME_SERVER_ENTRY, PROXY_ENTRY, ROUTE_FRONT_ENTRY)
+    return tuple(issued_certificate(cluster, entry) for entry in entries)
 
 
 def trust(cluster: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from rocketmq_operator.api.names import (
     API_VERSION,
+    CERT_MANAGER_GROUP,
     CLUSTER_LABEL,
     COMPONENT_LABEL,
     FAILOVER_KIND,
@@ -32,6 +33,7 @@ IDENTITY_LABELS: Final = (INSTANCE_LABEL, CLUSTER_LABEL, GROUP_LABEL, REPORT_LAB
 """Labels that tell of which resource a child is."""
 
 API_VERSIONS: Final[Mapping[str, str]] = {
+    "Certificate": f"{CERT_MANAGER_GROUP}/v1",
     "ConfigMap": "v1",
     "CronJob": "batch/v1",
     "Deployment": "apps/v1",

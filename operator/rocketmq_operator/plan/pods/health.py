@@ -22,6 +22,10 @@ STALLED: Final = "Stalled"
 _NEEDS_PERSON: Final = frozenset(
     {
         "Conflict",
+        "AuthorityUnknown",
+        "CertManagerMissing",
+        "CertManagerNotAllowed",
+        "CertificateUnusable",
         "ControllerHasLog",
         "Drifted",
         "NameTaken",
@@ -33,11 +37,15 @@ _NEEDS_PERSON: Final = frozenset(
         "SignsForMembers",
         "StepRefused",
         "SwitchoverRefused",
+        "TooManyNames",
     }
 )
 """Reasons with which the operator waits for a person, or repeats a refused write."""
 _LEFT_AS_IT_IS: Final = frozenset(
-    {"AuthorityMissing", "Expired", "ExpiresSoon", "FieldRewritten", "NoBroker", "Paused"}
+    {
+        *("AuthorityMissing", "CertificateNotIssued", "Expired", "ExpiresSoon", "FieldRewritten"),
+        *("NoBroker", "Paused"),
+    }
 )
 """Reasons of `Progressing` for which a tool need not wait if the resource is ready.
 

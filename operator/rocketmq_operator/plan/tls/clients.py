@@ -33,9 +33,7 @@ STAGE_KEY: Final = "clients-tls"
 """Of the ConfigMap of authorities: the stage."""
 CERTIFIED_KEY: Final = "clients-tls-members"
 """Of the ConfigMap of authorities: which entries the Secret of certificates has, with commas between."""
-NAME_SERVER_ENTRY: Final = "nameserver"
-PROXY_ENTRY: Final = "proxy"
-ROUTE_FRONT_ENTRY: Final = "route-front"
+GROUP_ENTRY_PREFIX: Final = "group-"
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1"})
 
 
@@ -207,7 +205,7 @@ def group_entry(group: str) -> str:
 
     One for all: each of them may answer at the address of another one.
     """
-    return f"group-{group}"
+    return f"{GROUP_ENTRY_PREFIX}{group}"
 
 
 def group_certificates(services: Iterable[Live], namespace: str) -> dict[str, frozenset[str]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from rocketmq_operator.plan.common.actions import Wait
 from rocketmq_operator.plan.common.objects import Live
 
 
@@ -35,14 +36,55 @@ class ObservedAuthority:
     Attributes:
         current: it signs.
         next: it is trusted, and will sign.
-        old: it has signed, and is still trusted.
+        old: it has signed, and is still trusted; the first if there are several.
         changed_at: when one of these changed last.
+        has_key: whether the operator has the key of the current one.
+        has_next_key: the same of the next one.
     """
 
     current: CertificateFacts
     next: CertificateFacts | None = None
     old: CertificateFacts | None = None
     changed_at: datetime | None = None
+    has_key: bool = True
+    has_next_key: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class GivenCertificate:
+    """A certificate that cert-manager issued, in a Secret of its own.
+
+    Attributes:
+        facts: of the certificate.
+        authority: that signed it, or the last one of its chain.
+        authority_text: the same, PEM.
+        is_trusted: whether all processes trust this authority since long enough.
+    """
+
+    facts: CertificateFacts
+    authority: CertificateFacts
+    authority_text: str
+    is_trusted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedIssuing:
+    """What cert-manager made for a cluster.
+
+    Attributes:
+        problem: why nothing is known of it; None without trouble.
+        live: the Certificates by their entry.
+        given: what was issued, by entry.
+        unusable: why the Secret of an entry cannot be used.
+    """
+
+    problem: Wait | None = None
+    live: Mapping[str, Live] = field(default_factory=dict)
+    given: Mapping[str, GivenCertificate] = field(default_factory=dict)
+    unusable: Mapping[str, Wait] = field(default_factory=dict)
+
+
+NO_ISSUING = ObservedIssuing()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +100,9 @@ class ObservedTls:
         controllers_bundle: the authorities that the controllers' Secret holds.
         members: the certificate of each entry for brokers, log replicas, name servers and proxies.
         members_bundle: the authorities that their Secret holds.
+        renewed_at: when one of these certificates was renewed last.
         secrets: the Secrets as they are, by name.
+        issuing: what cert-manager made; empty without an issuer.
     """
 
     authority: ObservedAuthority | None = None
@@ -69,7 +113,9 @@ class ObservedTls:
     controllers_bundle: str = ""
     members: Mapping[str, CertificateFacts] = field(default_factory=dict)
     members_bundle: str = ""
+    renewed_at: datetime | None = None
     secrets: Mapping[str, Live] = field(default_factory=dict)
+    issuing: ObservedIssuing = NO_ISSUING
 
 
 NO_TLS = ObservedTls()

@@ -65,7 +65,7 @@ def certificates_plan(
         now: the wall clock.
         members: the hosts of the certificates of brokers, log replicas, name servers and proxies by entry.
     """
-    notes = _given_notes(observed, spec) + _expiry_notes(observed, secrets, now)
+    notes = _given_notes(observed, spec) + expiry_notes(observed, secrets, now)
     change = authority_change(observed, spec, now)
     if change is not None:
         return ResourcePlan(
@@ -108,12 +108,15 @@ def _issue(
     due = {
         entry: why
         for entry, hosts in wanted.items()
-        if (why := renewal_reason(kept.certificates.get(entry), hosts, observed.authority, spec, now))
+        if observed.authority.has_key
+        and (why := renewal_reason(kept.certificates.get(entry), hosts, observed.authority, spec, now))
     }
     if not due and kept.bundle == observed.bundle:
         return None
     why = next(iter(due.values()), "trusted authorities changed")
-    return IssueCertificates(secret, dict(wanted), frozenset(due), why)
+    # Without the key of the authority, what is missing must wait for the next one.
+    written = {one: hosts for one, hosts in wanted.items() if one in due or one in kept.certificates}
+    return IssueCertificates(secret, written, frozenset(due), why) if written else None
 
 
 _FIRST: Final = Wait("CertificatesPending", "the first certificates of the cluster are being made")
@@ -149,7 +152,8 @@ def first_end(observed: ObservedTls, secrets: CertificateSecrets) -> tuple[datet
     return min(ends)
 
 
-def _expiry_notes(observed: ObservedTls, secrets: CertificateSecrets, now: datetime) -> tuple[Wait, ...]:
+def expiry_notes(observed: ObservedTls, secrets: CertificateSecrets, now: datetime) -> tuple[Wait, ...]:
+    """Return the same as a note, for an Event."""
     found = expiry(observed, secrets, now)
     return () if found is None else (found,)
 
@@ -179,13 +183,16 @@ def _replacement_reason(
     authority: ObservedAuthority, observed: ObservedTls, spec: TlsSpec, now: datetime
 ) -> str:
     newest = authority.next or authority.current
+    has_key = authority.has_key if authority.next is None else authority.has_next_key
     if spec.authority.secret_name is not None:
         given = observed.given
         is_new = given is not None and given.fingerprint not in {
             authority.current.fingerprint,
             newest.fingerprint,
         }
-        return "another authority is given" if is_new else ""
+        return "another authority is given" if is_new or (given is not None and not has_key) else ""
+    if not has_key:
+        return "an issuer of cert-manager has its key"
     if newest.not_after - now <= timedelta(days=spec.authority.renew_before_days):
         return f"ends on {newest.not_after:%Y-%m-%d}"
     return ""

@@ -357,3 +357,28 @@ async def test_a_watch_that_is_refused_after_each_list_is_begun_more_and_more_ra
             server.end_watch(VersionGoneError("410"))
         await _until(lambda: server.lists == 13)
         assert server.slept[-1] >= BACKOFF_MAX_S / 2
+
+
+async def test_certificates_are_asked_for_rarely_while_all_are_issued_and_bring_their_secrets() -> None:
+    kube, now = MemoryKube(), [0.0]
+    cached = Reflections(kube, _Server(), [], lambda: now[0])
+    labels = {"rocketmq-ha.dev/cluster": "main"}
+    metadata = {"name": "main-issued-n0", "namespace": "shop"}
+    kube.put({"kind": "Secret", "metadata": metadata, "data": {"tls.crt": "MQ=="}})
+    spec = {"secretName": "main-issued-n0"}
+    kube.put({"kind": "Certificate", "metadata": metadata | {"labels": labels}, "spec": spec})
+    ready = {"type": "Ready", "status": "False"}
+    kube.objects["Certificate", "shop", "main-issued-n0"]["status"] = {"conditions": [ready]}
+    assert (await cached.find("Certificate", "shop", labels))[0]["status"]["conditions"] == [ready]
+    assert await cached.get("Secret", "shop", "main-issued-n0")
+    kube.objects["Secret", "shop", "main-issued-n0"]["data"] = {"tls.crt": "Mg=="}
+    ready["status"] = "True"
+    (found,) = await cached.find("Certificate", "shop", labels)
+    assert found["status"]["conditions"][0]["status"] == "True"
+    secret = await cached.get("Secret", "shop", "main-issued-n0")
+    assert secret is not None
+    assert secret["data"] == {"tls.crt": "Mg=="}
+    kube.objects.clear()
+    assert await cached.find("Certificate", "shop", labels) == [found]
+    now[0] += SECRET_S
+    assert await cached.find("Certificate", "shop", labels) == []
