@@ -174,13 +174,11 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
     parsed_pods = {pod.name: pod for pod in map(parse_pod, pods)}
     group_sets = _of_groups(found, "StatefulSet")
     live = children.get(ObjectKey("StatefulSet", names.controllers(name)))
-    stage, tls = published_stage(trust, group_sets.values()), NO_TLS
-    has_tls, with_members = wanted_certificates(spec.tls, live, parsed_pods.values(), stage)
+    stage = published_stage(trust, group_sets.values())
+    which = wanted_certificates(spec.tls, live, parsed_pods.values(), stage)
     status = RocketMQClusterStatus.model_validate(resource.get("status") or {})
-    if shared is None and has_tls:
-        tls = await _tls(environment, namespace, name, spec.tls, with_members=with_members)
-    if (has_issuer := has_tls and spec.tls.issuer_ref is not None) or status.issuer:
-        tls = await with_issuing(environment.kube, namespace, name, tls, with_secrets=has_issuer)
+    which = which if shared is None else (False, False)
+    tls = await _tls(environment, ControllersHome(namespace, name), spec.tls, which, status.issuer)
     children |= by_key((*tls.secrets.values(), *tls.issuing.live.values()))
     environment.note_certificates(namespace, name, tls)
     controllers, services = environment.controllers_of(*home, token), _of_groups(found, "Service")
@@ -322,15 +320,20 @@ async def _secret(environment: Environment, namespace: str, cluster: str, name: 
 
 
 async def _tls(
-    environment: Environment, namespace: str, cluster: str, spec: TlsSpec, *, with_members: bool
+    environment: Environment, place: ControllersHome, spec: TlsSpec, which: tuple[bool, bool], former: str
 ) -> ObservedTls:
-    """Return the certificates of a cluster.
+    """Return the certificates of a cluster: `which` it has; `former` is an issuer that it had.
 
     Raises:
         InvalidSpecError: the operator has no right to read one of their Secrets.
     """
+    (has_tls, with_members), (namespace, cluster), tls = which, place, NO_TLS
+    kube, has_issuer = environment.kube, has_tls and spec.issuer_ref is not None
     try:
-        return await observe_tls(environment.kube, namespace, cluster, spec, with_members=with_members)
+        if has_tls:
+            tls = await observe_tls(kube, namespace, cluster, spec, with_members=with_members)
+        if has_issuer or former:
+            tls = await with_issuing(kube, namespace, cluster, tls, with_secrets=has_issuer)
     except RequestRefusedError as error:
         given = spec.authority.secret_name
         listed = f"list {cluster} in the chart's operator.clusters"
@@ -338,6 +341,7 @@ async def _tls(
             listed += f" and {given} in operator.authoritySecrets"
         problem = f"the operator may not read the Secrets with certificates: {listed}"
         raise InvalidSpecError("SecretNotAllowed", problem) from error
+    return tls
 
 
 def cluster_spec(resource: Json) -> RocketMQClusterSpec:

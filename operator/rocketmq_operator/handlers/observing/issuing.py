@@ -1,7 +1,7 @@
 """Read what cert-manager issued for a cluster: its Certificates, and the Secret of each by its name.
 
-A Kubernetes may lack cert-manager, and the operator may have no right to its kinds. Both are findings here
-and no errors: a running cluster goes on with the certificates that it has.
+A Kubernetes may lack cert-manager, and the operator may not have the right to its kinds. Both are findings
+and not errors: a running cluster goes on with the certificates that it has.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ async def with_issuing(
         namespace: of the cluster.
         cluster: its name.
         tls: the other certificates.
-        with_secrets: whether an issuer is asked for; else the Certificates are only to be deleted.
+        with_secrets: whether the spec names an issuer; else the Certificates will be deleted.
 
     Raises:
         PeerUnavailableError: the API server does not answer.
@@ -47,7 +47,7 @@ async def with_issuing(
     try:
         found = await kube.find(CERTIFICATE_KIND, namespace, {CLUSTER_LABEL: cluster})
     except KindUnknownError:
-        text = "spec.tls.issuerRef names an issuer, and this Kubernetes has no cert-manager: install it"
+        text = "spec.tls.issuerRef names an issuer, and this Kubernetes lacks cert-manager: install it"
         return replace(tls, issuing=ObservedIssuing(Wait("CertManagerMissing", text)))
     except RequestRefusedError:
         why = Wait("CertManagerNotAllowed", _NOT_ALLOWED.format(what="Certificates of cert-manager", more=""))
@@ -96,8 +96,8 @@ def _read(name: str, texts: Mapping[str, str], trusted: frozenset[str]) -> Given
         return None
     if not texts.get(TRUST_KEY):
         text = (
-            f"Secret {name} has no ca.crt: the issuer names no authority, as those of ACME do not; take one "
-            "that has its own"
+            f"Secret {name} lacks ca.crt: the issuer names no authority, as those of ACME; take one that "
+            "has its own"
         )
         return Wait("AuthorityUnknown", text)
     try:

@@ -67,7 +67,7 @@ def _names_to_look_up(observed: ResourceWithChildren, plan: ResourcePlan) -> fro
             known |= _existing_pods(observed.pods)
             known |= {ObjectKey("PersistentVolumeClaim", name): {} for name in observed.claims}
             if observed.tls.issuing.problem is not None:
-                # Kubernetes lacks this kind, or the operator has no right to it: it makes none.
+                # Kubernetes lacks this kind, or the operator may not read it.
                 known |= {key: {} for key in claim.keys if key.kind == CERTIFICATE_KIND}
         case ObservedReport():
             claim = names_of_report(owner.name)

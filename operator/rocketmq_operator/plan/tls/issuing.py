@@ -1,4 +1,4 @@
-"""What cert-manager is asked to issue for a cluster, and what is taken from it.
+"""Ask cert-manager for the certificates of a cluster, and take over those that it issued.
 
 The operator makes one Certificate for each controller, so that each has its own name only, one for all
 groups, and one each for name servers, proxies and route fronts. cert-manager fills a Secret of the same name.
@@ -162,7 +162,7 @@ def certificate_trouble(live: Live) -> Wait | None:
 
 
 def _has_failed(issuing: Mapping[str, Any]) -> bool:
-    return (issuing.get("status"), issuing.get("reason") == "Issued") == ("False", False)
+    return str(issuing.get("status")) == "False" and str(issuing.get("reason")) != "Issued"
 
 
 def _issuer_of(live: Live) -> str:
@@ -171,7 +171,8 @@ def _issuer_of(live: Live) -> str:
 
 def _condition(live: Live, type_: str) -> Mapping[str, Any]:
     found = (live.get("status") or {}).get("conditions") or []
-    return next((one for one in found if one.get("type") == type_), {})
+    matching: list[Mapping[str, Any]] = [one for one in found if one.get("type") == type_]
+    return matching[0] if matching else {}
 
 
 def _is_of_now(live: Live, condition: Mapping[str, Any]) -> bool:
@@ -182,14 +183,14 @@ def _is_of_now(live: Live, condition: Mapping[str, Any]) -> bool:
 def issuing_trouble(observed: ObservedTls, requested: Hosts, now: datetime) -> IssuingTrouble | None:
     """Return the first reason why certificates are not as asked; None without one.
 
-    While processes have certificates, an issue that takes no longer than `ISSUING_GRACE` is no trouble.
+    While processes have certificates, an issue may take as long as `ISSUING_GRACE`.
     """
     issuing = observed.issuing
     if issuing.problem is not None:
         return IssuingTrouble(issuing.problem, is_told=True)
     for entry in sorted(requested):
         if sum(len(host) for host in requested[entry]) > NAMES_BYTES_MAX:
-            text = f"the names of {entry} have more than {NAMES_BYTES_MAX} bytes, which no client takes"
+            text = f"the names of {entry} have more than {NAMES_BYTES_MAX} bytes, more than a client accepts"
             why = Wait("TooManyNames", f"{text}: use tls.authority, which makes one for each group")
             return IssuingTrouble(why, is_told=True)
         if entry in issuing.unusable:

@@ -74,7 +74,7 @@ class ObservedIssuing:
     Attributes:
         problem: why nothing is known of it; None without trouble.
         live: the Certificates by their entry.
-        given: what was issued, by entry.
+        given: the issued certificates by entry.
         unusable: why the Secret of an entry cannot be used.
     """
 

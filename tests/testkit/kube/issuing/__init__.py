@@ -1,0 +1,1 @@
+"""Those who sign certificates on a real Kubernetes."""
