@@ -1,4 +1,4 @@
-"""An HA port in TLS and plain TCP; what its diallers refuse: a promise of TLS is kept, or the link ends."""
+"""An HA port in TLS and plain TCP. A dialler takes nothing but TLS from an end that promised TLS."""
 
 import asyncio
 import contextlib
@@ -290,7 +290,7 @@ def test_encrypted_bytes_that_wait_leave_before_a_session_rests(port: CertifiedP
 
     here, there = socket.socketpair()
     session = slave_server._Session(port.master.server, here, "slave", PortPlace("slave"))
-    session._stream = FullStream()  # type: ignore[assignment]  # what is asked of it
+    session._stream = FullStream()  # type: ignore[assignment]  # it answers the one question
     assert session._write() is slave_server._Progress.FULL
     session._release()
     there.close()
