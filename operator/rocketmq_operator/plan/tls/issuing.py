@@ -176,7 +176,7 @@ def _condition(live: Live, type_: str) -> Mapping[str, Any]:
 
 
 def _is_of_now(live: Live, condition: Mapping[str, Any]) -> bool:
-    generation = live["metadata"].get("generation", 0)
+    generation = int(live["metadata"].get("generation", 0))
     return int(condition.get("observedGeneration", generation)) >= generation
 
 
