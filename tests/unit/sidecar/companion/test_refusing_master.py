@@ -15,7 +15,9 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader
 from ha_sidecar.address import host_port
 from ha_sidecar.common import metadata
+from ha_sidecar.common.ha_socket import HaEnd
 from ha_sidecar.decisions.metadata_tables import KINDS
+from ha_sidecar.replica.group_view import MasterRole
 from testkit.ha.following import following
 
 
@@ -30,13 +32,14 @@ async def test_a_refused_906_is_kept_until_the_master_answers(
     async with following(tmp_path, 4096) as ours:
         follower = ours.follower
         connection = await connect(*host_port(master.address), 5.0)
-        asking = asyncio.create_task(follower._ask_until_answered(connection, command))
+        role = MasterRole(master_address=master.address)
+        asking = asyncio.create_task(follower._ask_until_answered(connection, command, role))
         async with asyncio.timeout(30):
             while not follower.refusal:  # noqa: ASYNC110 - without a notification
                 await asyncio.sleep(0.01)
         assert follower.refusal == "request 906 was answered 16: no user"
         master.access_refusal = ""
-        assert await asyncio.wait_for(asking, 30) == ("127.0.0.1", 10912)
+        assert await asyncio.wait_for(asking, 30) == HaEnd(("127.0.0.1", 10912))
         assert follower.refusal == ""
         connection.close()
     told = [record for record in caplog.records if "was answered 16: no user" in record.getMessage()]
