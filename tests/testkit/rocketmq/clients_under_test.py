@@ -17,6 +17,8 @@ JAVA_CLIENTS: Final = ("4.9.7", "5.1.1", "5.2.0", "5.5.0")
 GRPC: Final = "grpc"
 GO: Final = "go"
 CLIENTS: Final = (*JAVA_CLIENTS, GRPC, GO)
+_QUEUES: Final = "4"
+"""Of a topic that a broker makes for a producer's first message."""
 _PROXY_ASKS: Final = {"topicRouteServiceCacheRefreshSeconds": "1"}
 """Its minimum; the default is 20. On loopback the address of a dead master does not move."""
 
@@ -44,8 +46,9 @@ class ClientsUnderTest:
             return LoadClient(await tools_jars(client), name_server, topic, directory, settings)
         if self._endpoints is None:
             self._endpoints = await self._started_proxy()
-        # A proxy makes no topics.
-        command = ("updateTopic", "-n", name_server, "-c", CLUSTER, "-t", topic)
+        # A proxy makes no topics. A master without this one yet makes it again, with so many queues.
+        queues = ("-r", _QUEUES, "-w", _QUEUES)
+        command = ("updateTopic", "-n", name_server, "-c", CLUSTER, "-t", topic, *queues)
         await mqadmin(self.release, directory / "admin", *command)
         return GrpcLoad(self._endpoints, topic, directory, settings)
 
