@@ -46,7 +46,7 @@ class Wire:
         self.to_slave = bytearray()
         self.cut = False
 
-    def sendall(self, data: bytes) -> None:
+    def send_all(self, data: bytes) -> None:
         """Send what the slave says, as a socket would."""
         if self.cut:
             raise BrokenPipeError
@@ -75,7 +75,7 @@ class SteppedLink(HaLink):
 
     def begin(self) -> None:
         """Shake hands."""
-        self._socket = self.wire  # type: ignore[assignment]  # all that a link asks of a socket is sendall
+        self._socket = self.wire  # type: ignore[assignment]  # all that a link asks of a socket is send_all
         self._send(self.machine.connected(self._clock_ms()))
 
     def deliver(self, length: int) -> LinkEnd | None:
