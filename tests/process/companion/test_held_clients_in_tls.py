@@ -19,7 +19,7 @@ from controller_core.tls.dialling import ClientTls, dial_in_tls, trusting
 from ha_sidecar.address import host_port
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.tls.clients import ClientsStage, java_tls_options, sidecar_tls_keys
-from testkit.processes.certificates import Authority
+from testkit.processes.certificates import Authority, controllers_beside_plain
 from testkit.products.companion import BrokerCompanion
 from testkit.products.controllers import ControllerCluster
 from testkit.products.replica import LogReplicaProcess
@@ -73,18 +73,11 @@ async def group(
     if request.param == "TLS":
         authority = Authority(tmp_path)
         directory = authority.member("member")
-        pair = authority.sign("controller")
         options = java_tls_options(ClientsStage.ENFORCING).replace(names.TLS_PATH, str(directory))
         monkeypatch.setenv("JDK_JAVA_OPTIONS", options.strip())
         client_options = ("-Dtls.client.authServer=true", f"-Dtls.client.trustCertPath={authority.trust}")
         sidecar_settings = sidecar_tls_keys(ClientsStage.ENFORCING) | {"tls": str(directory)}
-        controller_settings = {
-            "tls.enable": "true",
-            "tls.client.mode": "permissive",
-            "tls.client.trustCertPath": str(authority.trust),
-            "tls.server.certPath": str(pair.cert),
-            "tls.server.keyPath": str(pair.key),
-        }
+        controller_settings = controllers_beside_plain(authority)
         dial_in_tls(ClientTls(trusting("tls", authority.trust).context))
     jar_directory = await jars("5.5.0")
     controllers = ControllerCluster(tmp_path / "controllers", 1, settings=controller_settings)

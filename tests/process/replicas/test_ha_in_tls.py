@@ -17,7 +17,7 @@ from controller_core.tls.dialling import ClientTls, dial_in_tls, trusting
 from ha_sidecar.address import host_port
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.tls.clients import ClientsStage, java_tls_options, sidecar_tls_keys
-from testkit.processes.certificates import Authority
+from testkit.processes.certificates import Authority, controllers_beside_plain
 from testkit.processes.ports import free_port
 from testkit.processes.relay import Relay
 from testkit.products.controllers import ControllerCluster
@@ -70,17 +70,11 @@ class EnforcedGroup:
 @pytest.fixture
 async def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[EnforcedGroup]:
     authority = Authority(tmp_path)
-    directory, pair = authority.member("member"), authority.sign("controller")
+    directory = authority.member("member")
     options = java_tls_options(ClientsStage.ENFORCING).replace(names.TLS_PATH, str(directory))
     monkeypatch.setenv("JDK_JAVA_OPTIONS", options.strip())
     dial_in_tls(ClientTls(trusting("tls", authority.trust).context))
-    controller_settings = {
-        "tls.enable": "true",
-        "tls.client.mode": "permissive",
-        "tls.client.trustCertPath": str(authority.trust),
-        "tls.server.certPath": str(pair.cert),
-        "tls.server.keyPath": str(pair.key),
-    }
+    controller_settings = controllers_beside_plain(authority)
     jar_directory = await jars("5.5.0")
     controllers = ControllerCluster(tmp_path / "controllers", 1, settings=controller_settings)
     name_server = NameServer(jar_directory, tmp_path / "ns")

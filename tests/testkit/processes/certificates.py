@@ -111,6 +111,18 @@ def controllers_in_tls(authority: Authority) -> dict[str, str]:
     }
 
 
+def controllers_beside_plain(authority: Authority) -> dict[str, str]:
+    """Return settings of controllers that serve TLS beside plain TCP, and dial brokers in TLS first."""
+    pair = authority.sign("controller")
+    return {
+        "tls.enable": "true",
+        "tls.client.mode": "permissive",
+        "tls.client.trustCertPath": str(authority.trust),
+        "tls.server.certPath": str(pair.cert),
+        "tls.server.keyPath": str(pair.key),
+    }
+
+
 def _host(text: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(text))
