@@ -189,8 +189,7 @@ class Server:
         # asyncio's own loop accepts all that wait in one turn; see `listener` for uvloop.
         if tls is None and isinstance(loop, asyncio.BaseEventLoop):
             hosts = listening_hosts(host, port)
-            at = hosts if len(hosts) > 1 else host
-            self._server = await loop.create_server(self._protocol, at, port, backlog=BACKLOG_MAX)
+            self._server = await loop.create_server(self._protocol, hosts, port, backlog=BACKLOG_MAX)
             return
         self._listener = Listener(
             self._protocol,

@@ -26,9 +26,13 @@ def listening_hosts(host: str, port: int) -> list[str]:
     The host 0.0.0.0, or none, is every interface in IPv4 and IPv6, as it is to Java. With port 0 it is IPv4
     alone: the kernel would choose two ports. Without IPv6 in this machine's kernel it is IPv4, too.
     """
-    if host not in {"", EVERY_V4}:
+    if not _is_every(host):
         return [host]
     return [EVERY_V4] if port == 0 or not _has_v6() else [EVERY_V4, EVERY_V6]
+
+
+def _is_every(host: str) -> bool:
+    return host in {"", EVERY_V4}
 
 
 def _has_v6() -> bool:
@@ -38,6 +42,18 @@ def _has_v6() -> bool:
     except OSError:
         return False
     return True
+
+
+def listening_at(host: str, port: int, backlog: int) -> socket.socket:
+    """Return one socket that listens at a host; at every interface for 0.0.0.0 or none.
+
+    Raises:
+        OSError: the port cannot be had.
+    """
+    if _is_every(host):
+        return listening_everywhere(port, backlog)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=backlog)
 
 
 def listening_everywhere(port: int, backlog: int) -> socket.socket:

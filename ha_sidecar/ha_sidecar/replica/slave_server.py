@@ -32,7 +32,7 @@ from typing import Final
 from controller_core.channel.listener import TLS_HANDSHAKE_BYTE
 from controller_core.channel.log_rate import LogRate
 from controller_core.channel.places import Places, PortPlace
-from controller_core.channel.sockets import EVERY_V4, listening_everywhere
+from controller_core.channel.sockets import listening_at
 from controller_core.remoting.host_port import join_host_port, plain_host
 from controller_core.remoting.numbers import BrokerId, LogOffset
 from ha_sidecar import limits
@@ -103,11 +103,7 @@ class HaServer:
 
     def start(self, host: str, port: int) -> None:
         """Listen; raise `OSError` if the port cannot be had."""
-        if host in {"", EVERY_V4}:
-            self._listener = listening_everywhere(port, BACKLOG)
-        else:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            self._listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        self._listener = listening_at(host, port, BACKLOG)
         self.port = self._listener.getsockname()[1]
         self._thread = threading.Thread(
             target=self._accept, args=(self._listener,), name="ha-accept", daemon=True
