@@ -49,30 +49,26 @@ def live_stage(observed: ObservedCluster) -> ClientsStage:
     return published_stage(trust, _sets_of_clients(observed))
 
 
-def certificates_wanted(observed: ObservedCluster) -> dict[str, frozenset[str]]:
-    """Return the hosts of each Certificate of cert-manager by its entry; empty without an issuer."""
-    if observed.spec.tls.issuer_ref is None:
-        return {}
-    return requested_hosts(wanted_hosts(observed.owner), member_hosts(observed))
-
-
 def certificate_steps(observed: ObservedCluster) -> ResourcePlan:
     """Return the next change of a cluster's certificates."""
     owner, tls, secrets = observed.owner, observed.tls, certificate_secrets(observed.owner.name)
     spec, hosts, members = observed.spec.tls, wanted_hosts(owner), member_hosts(observed)
-    requested = certificates_wanted(observed)
-    gone = leftover_certificates(owner, tls.issuing, requested)
     if spec.issuer_ref is None:
+        gone = leftover_certificates(owner, tls.issuing, {})
         plan = certificates_plan(tls, spec, secrets, hosts, observed.now, members)
         return first_until_wait((gone, plan))
+    requested = requested_hosts(hosts, members)
+    gone = leftover_certificates(owner, tls.issuing, requested)
     asked = request_steps(owner, spec, tls.issuing, requested, observed.children)
     return first_until_wait((gone, asked, issued_plan(tls, secrets, hosts, members, observed.now)))
 
 
 def why_not_issued(observed: ObservedCluster) -> Wait | None:
     """Return why cert-manager does not issue certificates as asked; None without trouble or issuer."""
-    requested = certificates_wanted(observed)
-    trouble = issuing_trouble(observed.tls, requested, observed.now) if requested else None
+    if observed.spec.tls.issuer_ref is None:
+        return None
+    requested = requested_hosts(wanted_hosts(observed.owner), member_hosts(observed))
+    trouble = issuing_trouble(observed.tls, requested, observed.now)
     return None if trouble is None else trouble.why
 
 
