@@ -23,6 +23,7 @@ _MQADMIN_TIMEOUT_S = 120.0
 _MQADMIN_TRIES_MAX = 5
 _NO_ANSWER = ("RemotingTimeoutException", "RemotingConnectException", "RemotingSendRequestException")
 _ROUTE_TIMEOUT_S = 60.0
+_POLL_S = 0.2
 _TOPIC_OF_NEW_TOPICS = "TBW102"
 PROXY_CLASS = "org.apache.rocketmq.proxy.ProxyStartup"
 """Of a proxy, alone or with a broker inside."""
@@ -234,6 +235,19 @@ class JavaBroker:
         """Start it and wait until it says that it booted."""
         await self.process.start()
         await self.process.wait_for_text("boot success", timeout_s)
+
+    async def wait_for_topic(self, topic: str, timeout_s: float) -> None:
+        """Wait until it keeps a topic: a slave copies topics from its master every few seconds.
+
+        One that is elected earlier makes the topic anew at the first send, with that send's number of queues.
+
+        Raises:
+            TimeoutError: it does not keep it in time.
+        """
+        path = self.store / "config" / "topics.json"
+        async with asyncio.timeout(timeout_s):
+            while not (path.exists() and f'"{topic}":' in path.read_text()):
+                await asyncio.sleep(_POLL_S)
 
     async def kill(self) -> None:
         """Kill -9 it and reap it."""

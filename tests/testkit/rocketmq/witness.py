@@ -111,6 +111,16 @@ class Witness:
             ):
                 await asyncio.sleep(_POLL_S)
 
+    async def wait_master_in_epoch(self, epoch: int, timeout_s: float) -> None:
+        """Wait until the broker said that it is master and has this epoch.
+
+        Raises:
+            TimeoutError: it does not say so.
+        """
+        async with asyncio.timeout(timeout_s):
+            while epoch not in self.epochs_as_master():  # noqa: ASYNC110 - a file sends no notification
+                await asyncio.sleep(_POLL_S)
+
     def _lines(self) -> list[dict[str, Any]]:
         return list(json_lines(self._path)) if self._path.exists() else []
 

@@ -19,7 +19,7 @@ import asyncio
 import heapq
 import warnings
 from asyncio.events import AbstractEventLoop
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar, copy_context
 from typing import Any
@@ -280,10 +280,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return await self.network.dial(protocol_factory, host, port)  # type: ignore[no-any-return] # Any by design
 
     async def create_server(  # type: ignore[override] # only what the code under test uses
-        self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int, **_options: object
+        self,
+        protocol_factory: Callable[[], asyncio.Protocol],
+        host: str | Sequence[str],
+        port: int,
+        **_options: object,
     ) -> Any:
-        """Listen on the simulated network."""
-        return self.network.listen(protocol_factory, host, port)
+        """Listen on the simulated network, where a process has one host.
+
+        Raises:
+            ValueError: it shall listen at several.
+        """
+        (at,) = [host] if isinstance(host, str) else host
+        return self.network.listen(protocol_factory, at, port)
 
     # -- tasks
 
