@@ -74,7 +74,7 @@ class GroupImport:
                 outcome = await self._submitter.submit(command)
                 if outcome.reply.code != ResponseCode.SUCCESS:
                     raise HttpError(409, outcome.reply.remark or outcome.reply.code.name, field="groups")
-                await self._submitter.follow_up.after(outcome, self._clock.stamp())
+                await self._submitter.follow_up.after(outcome, self._clock.stamp(), writes_stopped=False)
         except (NotLeaderError, CommandDroppedError, ProposalLostError, TimeoutError) as error:
             problem = f"the result of the import is unknown, look at the groups: {error or 'time-out'}"
             raise HttpError(503, problem) from error

@@ -1,21 +1,30 @@
-"""The order of role notices while the old master still lives: first the old master, then the other members.
+"""The order of role notices while the old master still lives.
 
-Why an order: a master drops a slave from its own SyncStateSet as soon as the slave's connection ends, before
-any controller agreed. If the new master and the other slaves leave first, writes that wait for their
-acknowledgements wait for no slave any more. The old master then acknowledges them alone, and they are gone
-when it follows the new master. (Seen with 5.5.0: 5 of 12 switchovers under load lost 1 to 4 acknowledged
-messages with notices to all at once, 1 of 26 with this order alone.) `write_guard` stops and drains the old
-master's writes before the election; the order protects what that cannot, the writes that wait for no copy.
+    its writes are stopped (`write_guard`)    the new master, then all others
+    else                                      the old master, then, when it has stepped down, all others
 
-It also saves time: a broker that must become master while bytes still arrive may wait 5 s for its own HA
-client.
+Why the old master first: a master drops a slave from its own SyncStateSet as soon as the slave's connection
+ends, before any controller agreed. If the new master and the other slaves leave first, writes that wait for
+their acknowledgements wait for no slave any more. The old master then acknowledges them alone, and they are
+gone when it follows the new master. (Seen with 5.5.0: 5 of 12 switchovers under load lost 1 to 4 acknowledged
+messages with notices to all at once, 1 of 26 with the old master first.) No such write waits when the writes
+were stopped and drained before the election.
 
-So a change is open from the moment its election is proposed until every notice is on its way. While it is
-open, requests 1004 of its group wait: an answer would reveal the new master too early. A living old master
-that does not step down within `DEMOTED_WITHIN_S` delays its group no longer: a frozen one never steps down.
-One that refuses to tell its role has that time too, because its role is unknown.
+Why then the new master first: the old master closes its slaves' connections when it steps down. A slave that
+is not told yet may dial it again at once, if a `wakeup` of an earlier role change is left. Its thread then
+waits 5 s for the answer to its handshake, and the change to master joins that thread. A slave that is told
+first has ended the thread's loop, and the closed connection wakes it.
+
+So a change is open from the moment its election is proposed until every notice is on its way and the old
+master has stepped down. While it is open, requests 1004 of its group wait: an answer would reveal the new
+master too early. A living old master that does not step down within `DEMOTED_WITHIN_S` delays its group no
+longer: a frozen one never steps down. One that refuses to tell its role has that time too, because its role
+is unknown.
 
 Never here: the receivers and content of notices; the applied election decides them.
+
+Source: AutoSwitchHAClient.handshakeWithMaster and closeMasterAndWait, ServiceThread.waitForRunning,
+AutoSwitchHAService.changeToMaster and changeToSlave of 5.5.0.
 """
 
 import asyncio
@@ -35,6 +44,8 @@ from controller_core.server.logs import bind
 from controller_core.server.notices.notifier import Notifier
 
 DEMOTED_WITHIN_S = 1.0
+HEAD_START_S = 0.02
+"""For the new master to stop its HA client: it says nothing about that until its role is taken."""
 ASK_TIMEOUT_S = 0.25
 ASK_PAUSE_S = 0.01
 
@@ -76,18 +87,42 @@ class RoleChanges:
         while changes := self._open.get(key):
             await changes[0].wait()
 
-    async def tell(self, notices: Sequence[RoleNotice], old_master_id: int | None) -> None:
-        """Send all notices; return when every notice is on its way.
+    async def tell(
+        self, notices: Sequence[RoleNotice], old_master_id: int | None, *, writes_stopped: bool
+    ) -> None:
+        """Send all notices; return when every notice is on its way and the old master has stepped down.
 
         Args:
             notices: one for each living member.
             old_master_id: the master that the election replaced; None if it replaced no master.
+            writes_stopped: whether a write guard has stopped and drained the old master's writes.
         """
         old = next((notice for notice in notices if notice.broker_id == old_master_id), None)
         if old is None or old.broker_id == old.master_id:
             self._notifier.notify(notices)
-            return
+        elif writes_stopped:
+            await self._new_master_first(notices, old)
+        else:
+            await self._old_master_first(notices, old)
+
+    async def _new_master_first(self, notices: Sequence[RoleNotice], old: RoleNotice) -> None:
+        new = [notice for notice in notices if notice.broker_id == notice.master_id]
+        self._notifier.notify(new)
+        try:
+            await asyncio.sleep(HEAD_START_S)
+        finally:
+            self._notifier.notify([notice for notice in notices if notice not in new])
+        await self._stepped_down(old)
+
+    async def _old_master_first(self, notices: Sequence[RoleNotice], old: RoleNotice) -> None:
         self._notifier.notify([old])
+        try:
+            await self._stepped_down(old)
+        finally:
+            self._notifier.notify([notice for notice in notices if notice is not old])
+
+    async def _stepped_down(self, old: RoleNotice) -> None:
+        """Wait until the old master says that it is none, for `DEMOTED_WITHIN_S` at most."""
         try:
             async with asyncio.timeout(DEMOTED_WITHIN_S):
                 await self._demoted(old.address)
@@ -96,8 +131,6 @@ class RoleChanges:
                 "the old master does not step down; its group goes on without it",
                 extra=bind(broker_group=old.key.broker_name, epoch=old.master_epoch, address=old.address),
             )
-        finally:
-            self._notifier.notify([notice for notice in notices if notice is not old])
 
     async def _demoted(self, address: str) -> None:
         """Ask the broker until it says that it is not master: its answer to 906 then names no master address.

@@ -28,11 +28,13 @@ class ElectionFollowUp:
         self._recorder = recorder
         self._may_notify = may_notify
 
-    async def after(self, outcome: Outcome, committed: Stamp) -> None:
-        """Tell the brokers, the replaced master first; return when every notice is on its way."""
+    async def after(self, outcome: Outcome, committed: Stamp, *, writes_stopped: bool) -> None:
+        """Tell the brokers, in the order of `RoleChanges.tell`; return when every notice is on its way."""
         self._recorder.watch(outcome.notices, committed)
         if self._may_notify():
-            await self._changes.tell(outcome.notices, _replaced_master_id(outcome))
+            await self._changes.tell(
+                outcome.notices, _replaced_master_id(outcome), writes_stopped=writes_stopped
+            )
 
     def repeat(self, notices: tuple[RoleNotice, ...]) -> None:
         """Tell brokers of an election that an earlier leader held.

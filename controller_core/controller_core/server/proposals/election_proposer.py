@@ -95,32 +95,36 @@ class ElectionProposer:
     async def _elect(self, command: ElectMaster) -> Outcome:
         try:
             with self._changes.open(self._key_of(command)):
-                outcome = await self._guard_and_propose(command)
+                outcome, writes_stopped = await self._guard_and_propose(command)
                 self._metrics.election(self._counted_group(command), _result_label(outcome), command.cause)
                 if outcome.reply.code == ResponseCode.SUCCESS:
                     _log_election(outcome)
-                    await self._follow_up.after(outcome, self._clock.stamp())
+                    await self._follow_up.after(outcome, self._clock.stamp(), writes_stopped=writes_stopped)
         finally:
             self._guards.lift_of(command)
         return outcome
 
-    async def _guard_and_propose(self, command: ElectMaster) -> Outcome:
+    async def _guard_and_propose(self, command: ElectMaster) -> tuple[Outcome, bool]:
+        """Return what the election led to, and whether a write guard stopped the old master's writes."""
         command = guarded = self._with_told_epoch(command)
+        writes_stopped = False
         try:
             if self._may_notify():
                 guarded = await self._guards.before(command)
-                if guarded is command:
+                writes_stopped = guarded is not command
+                if not writes_stopped:
                     answered = await self._detacher.detach_before(command)
                     guarded = await self._log_ends.before(command, answered if self._leads_newly() else ())
         except SwitchoverRefusedError as error:
             _log.warning(
                 "a switchover is refused", extra=bind(broker_group=command.broker_name, error=str(error))
             )
-            return Outcome(GroupReply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, {}, str(error)))
+            reply = GroupReply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, {}, str(error))
+            return Outcome(reply), False
         if self._is_known(guarded):
             remark = f"No master is elected: {guarded.withheld}"
-            return Outcome(GroupReply(ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE, {}, remark))
-        return await self._proposer.propose(guarded)
+            return Outcome(GroupReply(ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE, {}, remark)), False
+        return await self._proposer.propose(guarded), writes_stopped
 
     def _key_of(self, command: ElectMaster) -> GroupKey:
         group = self._state.group_of(command)

@@ -11,7 +11,7 @@ once, 1 of 26 with the first notice to the old master.) So, before the election 
     set it out of reach (25)                                      new writes that wait for copies are refused
     wait until every slave of the set has the required part of the log (907)
     ask for the setting once more (26)                            an administrator may have changed it
-    elect, tell, old master first
+    elect, tell, new master first (`notice_order`)
     set it back (25), strike the note off (LiftWriteGuard)        repeated until done, the broker dies, or
                                                                   another leads
 

@@ -1,4 +1,4 @@
-"""The order of notices of a new master: the living old master first, others after it stepped down."""
+"""The order of notices of a new master, with the old master's writes stopped and without."""
 
 import asyncio
 from collections.abc import Sequence
@@ -53,7 +53,9 @@ def _notices(*ids: int, master: int) -> list[RoleNotice]:
 
 async def test_nobody_else_is_told_before_the_old_master_has_stepped_down() -> None:
     brokers = RecordingNotifier()
-    telling = asyncio.create_task(RoleChanges(brokers).tell(_notices(1, 2, 3, master=2), old_master_id=1))
+    telling = asyncio.create_task(
+        RoleChanges(brokers).tell(_notices(1, 2, 3, master=2), old_master_id=1, writes_stopped=False)
+    )
     await asyncio.wait_for(brokers.asked.wait(), WITHIN_S)
     assert brokers.told == [1]
     brokers.stepped_down.set()
@@ -63,20 +65,20 @@ async def test_nobody_else_is_told_before_the_old_master_has_stepped_down() -> N
 
 async def test_a_dead_old_master_is_not_waited_for() -> None:
     brokers = RecordingNotifier()
-    await RoleChanges(brokers).tell(_notices(2, 3, master=2), old_master_id=1)
+    await RoleChanges(brokers).tell(_notices(2, 3, master=2), old_master_id=1, writes_stopped=False)
     assert brokers.told == [2, 3]
     assert not brokers.asked.is_set()
 
 
 async def test_the_first_master_of_a_group_is_told_at_once_with_all() -> None:
     brokers = RecordingNotifier()
-    await RoleChanges(brokers).tell(_notices(1, 2, master=1), old_master_id=None)
+    await RoleChanges(brokers).tell(_notices(1, 2, master=1), old_master_id=None, writes_stopped=False)
     assert brokers.told == [1, 2]
 
 
 async def test_an_old_master_that_is_elected_again_is_not_waited_for() -> None:
     brokers = RecordingNotifier()
-    await RoleChanges(brokers).tell(_notices(1, 2, master=1), old_master_id=1)
+    await RoleChanges(brokers).tell(_notices(1, 2, master=1), old_master_id=1, writes_stopped=False)
     assert brokers.told == [1, 2]
 
 
@@ -87,7 +89,9 @@ async def test_an_old_master_that_does_not_step_down_holds_its_group_up_no_longe
     monkeypatch.setattr(notice_order, "DEMOTED_WITHIN_S", 0.05)
     brokers = RecordingNotifier()
     brokers.answers = answers
-    await asyncio.wait_for(RoleChanges(brokers).tell(_notices(1, 2, master=2), old_master_id=1), WITHIN_S)
+    await asyncio.wait_for(
+        RoleChanges(brokers).tell(_notices(1, 2, master=2), old_master_id=1, writes_stopped=False), WITHIN_S
+    )
     assert brokers.told == [1, 2]
 
 
@@ -98,7 +102,9 @@ async def test_a_refusal_is_not_taken_for_a_step_down_and_is_logged_once(
     brokers.refuses = True
     monkeypatch.setattr(notice_order, "ASK_PAUSE_S", 0.0)
     monkeypatch.setattr(notice_order, "DEMOTED_WITHIN_S", WITHIN_S)
-    telling = asyncio.create_task(RoleChanges(brokers).tell(_notices(1, 2, master=2), old_master_id=1))
+    telling = asyncio.create_task(
+        RoleChanges(brokers).tell(_notices(1, 2, master=2), old_master_id=1, writes_stopped=False)
+    )
     for _ in range(3):
         brokers.asked.clear()
         await asyncio.wait_for(brokers.asked.wait(), WITHIN_S)
@@ -115,11 +121,39 @@ async def test_a_refusal_is_not_taken_for_a_step_down_and_is_logged_once(
 
 async def test_others_are_told_also_when_the_telling_is_cancelled() -> None:
     brokers = RecordingNotifier()
-    telling = asyncio.create_task(RoleChanges(brokers).tell(_notices(1, 2, master=2), old_master_id=1))
+    telling = asyncio.create_task(
+        RoleChanges(brokers).tell(_notices(1, 2, master=2), old_master_id=1, writes_stopped=False)
+    )
     await asyncio.wait_for(brokers.asked.wait(), WITHIN_S)
     telling.cancel()
     await asyncio.gather(telling, return_exceptions=True)
     assert brokers.told == [1, 2]
+
+
+async def test_the_new_master_is_told_first_when_the_writes_are_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(notice_order, "HEAD_START_S", 0.0)
+    brokers = RecordingNotifier()
+    notices = _notices(1, 2, 3, master=2)
+    telling = asyncio.create_task(RoleChanges(brokers).tell(notices, old_master_id=1, writes_stopped=True))
+    await asyncio.sleep(0)
+    assert brokers.told == [2]
+    await asyncio.wait_for(brokers.asked.wait(), WITHIN_S)
+    assert brokers.told == [2, 1, 3]
+    assert not telling.done()
+    brokers.stepped_down.set()
+    await asyncio.wait_for(telling, WITHIN_S)
+
+
+async def test_others_are_told_also_when_the_new_masters_head_start_is_cancelled() -> None:
+    brokers = RecordingNotifier()
+    notices = _notices(1, 2, 3, master=2)
+    telling = asyncio.create_task(RoleChanges(brokers).tell(notices, old_master_id=1, writes_stopped=True))
+    await asyncio.sleep(0)
+    telling.cancel()
+    await asyncio.gather(telling, return_exceptions=True)
+    assert brokers.told == [2, 1, 3]
 
 
 async def test_a_group_is_settled_when_its_last_open_change_has_ended() -> None:
