@@ -8,6 +8,7 @@ It continues `controller_core.limits`, whose bounds of frames, deadlines and HTT
 | `replica.slave_server` | connections of the HA port |
 | `transfer.codec`, `transfer.slave` | messages of the HA port |
 | `companion.held_clients` | clients of a dead master |
+| `companion.guests` | clients that come by the address of a former master |
 | `common.http_server` | answers and event streams of all HTTP pages |
 
 Never here: I/O, and bounds on our own work.
@@ -76,6 +77,27 @@ HELD_HEADER_BYTES_MAX: Final = _limit(
     "bytes",
     128 * _KIB,
     "of a send, and of any other request as a whole: RocketMQ stores at most 32 KiB of properties",
+)
+
+# Clients that a companion leads to its broker from the address of a former master.
+
+GUESTS_MAX: Final = _limit(
+    "GUESTS_MAX", "connections", 4_096, "clients of one broker, until they know its routes"
+)
+GUESTS_SOURCE_MAX: Final = _limit(
+    "GUESTS_SOURCE_MAX", "connections", 1_024, "of one address, to which the broker has not answered yet"
+)
+GUESTS_BYTES_MAX: Final = _limit(
+    "GUESTS_BYTES_MAX", "bytes", 32 * _MIB, "not sent yet: a quarter of a companion's memory limit"
+)
+GUEST_READ_BYTES_MAX: Final = _limit(
+    "GUEST_READ_BYTES_MAX", "bytes", 64 * _KIB, "read at a time; no more is read before these are sent"
+)
+GUEST_HEARTBEAT_BYTES_MAX: Final = _limit(
+    "GUEST_HEARTBEAT_BYTES_MAX",
+    "bytes",
+    _MIB,
+    "of a heartbeat: some thousand subscriptions; a longer one passes",
 )
 
 # HTTP pages of all processes of the sidecar.

@@ -32,6 +32,7 @@ _BY_KEY: Final = {
     "credentials": "DIR",
     "tls_mode": "|".join(TLS_MODES),
     "hold_port": "PORT",
+    "guest_port": "PORT",
     "lease_port": "PORT",
     "token_file": "FILE",
     "ha_ports": "PORT[,...]",

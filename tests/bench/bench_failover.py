@@ -199,6 +199,7 @@ def _line(cost: FaultCost) -> str:
     noticed = (
         f"; consumers: stall {seen.stall_ms:.0f} and {seen.ordered_stall_ms:.0f} ms, "
         f"{seen.duplicates} twice, {seen.disordered} out of order, "
+        f"latest {seen.latest_ms:.0f} ms, {seen.unreceived} not received, "
         f"transactions {seen.transaction_ms:.0f} ms, {seen.open_transactions} open"
         if seen
         else ""
@@ -242,7 +243,8 @@ def consumers_table(costs: list[FaultCost]) -> list[str]:
     lines = _head(
         (
             *("fault", "runs", "stall, median", "stall, worst", "ordered: stall, worst"),
-            *("twice, out of order", "transaction, worst", "open transactions"),
+            *("twice, out of order", "latest message, worst", "not received"),
+            *("transaction, worst", "open transactions"),
         )
     )
     for fault, chosen in _by_fault(costs):
@@ -253,6 +255,7 @@ def consumers_table(costs: list[FaultCost]) -> list[str]:
                 f"| {fault} | {len(seen)} | {statistics.median(stalls):.0f} ms | {max(stalls):.0f} ms | "
                 f"{max(one.ordered_stall_ms for one in seen):.0f} ms | "
                 f"{sum(one.duplicates for one in seen)}, {sum(one.disordered for one in seen)} | "
+                f"{max(one.latest_ms for one in seen):.0f} ms | {sum(one.unreceived for one in seen)} | "
                 f"{max(one.transaction_ms for one in seen):.0f} ms | "
                 f"{sum(one.open_transactions for one in seen)} |"
             )

@@ -49,7 +49,7 @@ class Listener:
 
     def __init__(
         self,
-        make_protocol: Callable[[PortPlace], asyncio.Protocol],
+        make_protocol: Callable[[PortPlace], asyncio.BaseProtocol],
         context: ssl.SSLContext | None,
         *,
         plain_allowed: bool,

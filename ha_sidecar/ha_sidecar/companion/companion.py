@@ -38,6 +38,8 @@ from ha_sidecar.common.http_server import HttpServer
 from ha_sidecar.common.questions import ask_broker, ask_group
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.debt_store import debt_store
+from ha_sidecar.companion.guests.guest_port import GuestPort
+from ha_sidecar.companion.guests.home import is_lent
 from ha_sidecar.companion.handover import Handover, HandoverError
 from ha_sidecar.companion.hold_port import HoldPort
 from ha_sidecar.companion.holding import ANSWER_WITHIN_S, ClientHold, is_settled
@@ -114,6 +116,7 @@ class Companion:
             self._settings = SettingsWatch(config.broker_conf, self._broker, lambda: self._broker_facts)
         self._hold: ClientHold | None = None
         self._room: Final = HoldPort(config.hold_port)
+        self._guests: GuestPort | None = None
         self._fencing: Final = Fencing(config, self._controllers, self._events) if config.fence else None
         self._leasing: Final = Leasing(config, self._controllers, self._events) if config.lease_port else None
 
@@ -158,6 +161,14 @@ class Companion:
                     member_tls(self._config.tls, self._config.tls_mode),
                 )
                 works.append(self._hold.run())
+            if self._config.guest_port:
+                self._guests = GuestPort(
+                    self._config.guest_port,
+                    self._config.broker,
+                    lambda: is_lent(self._identified(), self._group_facts, self._config.credentials),
+                    member_tls(self._config.tls, self._config.tls_mode),
+                )
+                works.append(self._guests.run())
             await _all_to_their_end(works)
         finally:
             await http.stop()
@@ -347,6 +358,8 @@ class Companion:
             None if self._hold is None else self._hold.oneways_lost,
             None if self._users is None else self._users.in_sync,
             None if self._leasing is None else self._leasing.lapses,
+            None if self._guests is None else self._guests.guests,
+            None if self._guests is None else self._guests.emptied,
         )
 
     def _identified(self) -> BrokerFacts | None:

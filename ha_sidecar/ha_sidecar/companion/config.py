@@ -53,6 +53,8 @@ class CompanionConfig:
             time to start.
         hold_port: where clients may wait for the end of a master that will be killed (see `hold_port`), 0 for
             none; only where the master's address leads there as soon as its pod is being deleted.
+        guest_port: where clients come in by the address of a former master, once it leads to this pod
+            (see `guests`), 0 for none.
         credentials: directory with the files `username` and `password` of a super user of the brokers, which
             signs the requests to them. None, or without the files: requests are not signed.
         tls: directory with the member's certificate and key (`tls.crt`, `tls.key`) and the authorities that
@@ -90,6 +92,7 @@ class CompanionConfig:
     broker_metrics: HostPort | None = None
     hold_ms: int = 0
     hold_port: int = 0
+    guest_port: int = 0
     credentials: RequestSigner | None = None
     tls: Path | None = None
     tls_mode: str = PERMISSIVE
@@ -116,6 +119,7 @@ class CompanionConfig:
         )
         require(0 <= self.hold_port <= PORT_MAX, f"hold-port {self.hold_port}: 0 to {PORT_MAX}")
         require(not self.hold_port or self.hold_ms > 0, f"hold-port {self.hold_port}: only with hold-ms")
+        require(0 <= self.guest_port <= PORT_MAX, f"guest-port {self.guest_port}: 0 to {PORT_MAX}")
         require(self.tls_mode in TLS_MODES, f"tls-mode {self.tls_mode!r}: one of {', '.join(TLS_MODES)}")
         require(not self.keep_users or self.credentials is not None, "keep-users needs credentials")
         require(0 <= self.lease_port <= PORT_MAX, f"lease-port {self.lease_port}: 0 to {PORT_MAX}")
@@ -142,7 +146,7 @@ def _parse(key: str, text: str) -> object:
             return addresses(key, text)
         case "broker" | "broker_ha" | "broker_metrics" | "http":
             return address(key, text)
-        case "poll_interval_ms" | "hold_ms" | "hold_port" | "deadline_s":
+        case "poll_interval_ms" | "hold_ms" | "hold_port" | "guest_port" | "deadline_s":
             return number(key, text)
         case "fence_after_ms" | "fence_stop_ms" | "lease_ms" | "lease_port":
             return number(key, text)

@@ -40,6 +40,8 @@ class CompanionState:
     held_oneways_lost: int | None = None
     users_in_sync: bool | None = None
     lease_lapses: int | None = None
+    guests: int | None = None
+    guest_heartbeats_emptied: int | None = None
 
 
 _SLAVE_GAUGES: Final[tuple[tuple[str, str, Callable[[CompanionState, SlaveFacts], float]], ...]] = (
@@ -101,6 +103,12 @@ def _counts(known: CompanionState) -> Iterable[tuple[str, str, int]]:
     yield "truncations", "Cuts of the log's tail that were seen", known.truncations
     if known.lease_lapses is not None:
         yield "lease_lapses", "How often the write lease of a master ran out", known.lease_lapses
+    if known.guest_heartbeats_emptied is not None:
+        yield (
+            "guest_heartbeats_emptied",
+            "Heartbeats of guests whose consumers were taken out",
+            known.guest_heartbeats_emptied,
+        )
     yield "reconnects", "HA connections of slaves that were seen to end", known.ended_connections
     if known.pop_refused is not None and known.pop_put_back is not None:
         yield (
@@ -129,6 +137,8 @@ def _numbers(known: CompanionState) -> Iterable[tuple[str, str, int | None]]:
     if known.users_in_sync is not None:
         text = "1 while the slave has all users and rights of its master"
         yield "users_in_sync", text, int(known.users_in_sync)
+    if known.guests is not None:
+        yield "guests", "Clients that came by the address of a former master", known.guests
     if known.pop_owed is not None:
         yield (
             "pop_revives_owed",

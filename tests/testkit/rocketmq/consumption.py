@@ -55,6 +55,9 @@ class ConsumerCost:
         disordered: messages that the ordered consumer received after a later one of their queue.
         transaction_ms: the longest time from the commit of a transaction to its receipt.
         open_transactions: those that were committed and not received.
+        latest_ms: the longest time from a promise to its receipt, of both consumers. A queue without a
+            reader shows here, and not in a stall.
+        unreceived: promised messages that a consumer has not received, of both consumers together.
     """
 
     stall_ms: float
@@ -63,6 +66,8 @@ class ConsumerCost:
     disordered: int
     transaction_ms: float = 0.0
     open_transactions: int = 0
+    latest_ms: float = 0.0
+    unreceived: int = 0
 
 
 def consumer_cost(
@@ -84,12 +89,15 @@ def consumer_cost(
     everything = sorted(received, key=lambda one: one.ts_ns)
     concurrent = [one for one in everything if not one.ordered]
     ordered = [one for one in everything if one.ordered]
+    latest = [_latest(promised, some, after_ns) for some in (concurrent, ordered)]
     return ConsumerCost(
         longest_stall_ms(promised, concurrent, after_ns),
         longest_stall_ms(promised, ordered, after_ns),
         sum(len(some) - len({one.key for one in some}) for some in (concurrent, ordered)),
         _disordered(ordered),
         *_transactions([mark for mark in transactions if mark.received or mark.ts_ns >= after_ns]),
+        latest_ms=max(ms for ms, _ in latest),
+        unreceived=sum(count for _, count in latest),
     )
 
 
@@ -124,7 +132,20 @@ def longest_stall_ms(promised: Iterable[Send], received: Sequence[Received], aft
         if since_ns >= after_ns:
             longest_ns = max(longest_ns, one.ts_ns - since_ns)
         previous_ns = one.ts_ns
+    never = [end_ns for end_ns, key in waiting if key not in first_ns]
+    if never and (since_ns := max(previous_ns, never[0])) >= after_ns:
+        longest_ns = max(longest_ns, waiting[-1][0] - since_ns)
     return longest_ns / 1e6
+
+
+def _latest(promised: Iterable[Send], received: Iterable[Received], after_ns: int) -> tuple[float, int]:
+    """Return the longest time from a promise to the first receipt in milliseconds, and how many lack one."""
+    first_ns: dict[str, int] = {}
+    for one in received:
+        first_ns.setdefault(one.key, one.ts_ns)
+    chosen = [send for send in promised if send.end_ns >= after_ns]
+    longest_ns = max((first_ns[send.key] - send.end_ns for send in chosen if send.key in first_ns), default=0)
+    return max(longest_ns, 0) / 1e6, sum(send.key not in first_ns for send in chosen)
 
 
 def _disordered(received: Iterable[Received]) -> int:

@@ -239,7 +239,7 @@ class JavaBroker:
     async def wait_for_topic(self, topic: str, timeout_s: float) -> None:
         """Wait until it keeps a topic: a slave copies topics from its master every few seconds.
 
-        One that is elected earlier makes the topic anew at the first send, with that send's number of queues.
+        If it is elected earlier, the first send makes the topic there, with as many queues as it says.
 
         Raises:
             TimeoutError: it does not keep it in time.

@@ -57,7 +57,21 @@ def test_duplicates_and_late_messages_are_counted_by_consumer() -> None:
         *received((1, 0), (2, 1), (3, 1)),
         *received((1, 0), (2, 2), (3, 1), (4, 2), ordered=True),
     ]
-    assert consumer_cost(acknowledged(1, 1, 1), both) == ConsumerCost(1, 1, duplicates=2, disordered=1)
+    assert consumer_cost(acknowledged(1, 1, 1), both) == ConsumerCost(
+        1, 1, duplicates=2, disordered=1, latest_ms=2, unreceived=1
+    )
+
+
+def test_a_consumer_that_receives_no_more_stalls_to_the_end() -> None:
+    assert longest_stall_ms(acknowledged(100, 500, 9_000), received((110, 0))) == 8_500
+
+
+def test_a_queue_that_nobody_reads_is_no_stall_but_its_messages_are_not_received() -> None:
+    sends = acknowledged(*range(100, 200))
+    read = [(at + 1, number) for number, at in enumerate(range(100, 200)) if number % 4 < 2]
+    both = [*received(*read), *received(*read, (900, 2), ordered=True)]
+    cost = consumer_cost(sends, both)
+    assert (cost.stall_ms, cost.latest_ms, cost.unreceived) == (3, 798, 99)
 
 
 def test_without_messages_there_is_no_stall() -> None:

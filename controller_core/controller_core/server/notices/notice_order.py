@@ -122,7 +122,7 @@ class RoleChanges:
             self._notifier.notify([notice for notice in notices if notice is not old])
 
     async def _stepped_down(self, old: RoleNotice) -> None:
-        """Wait until the old master says that it is none, for `DEMOTED_WITHIN_S` at most."""
+        """Wait until the old master is not master any more, for `DEMOTED_WITHIN_S` at most."""
         try:
             async with asyncio.timeout(DEMOTED_WITHIN_S):
                 await self._demoted(old.address)

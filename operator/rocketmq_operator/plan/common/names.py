@@ -16,6 +16,11 @@ BROKER_HOLD_PORT: Final = BROKER_PORT - 1
 docs/reference/companion.md."""
 HOLD: Final = "hold"
 """What that port is called in a pod."""
+BROKER_GUEST_PORT: Final = BROKER_PORT - 3
+"""The companion's port for clients that come by the address of a former master. See
+docs/reference/companion.md."""
+GUESTS: Final = "guests"
+"""What that port is called in a pod."""
 BROKER_METRICS_PORT: Final = 5557
 COMPANION_HTTP_PORT: Final = 9882
 LEASE_PORT: Final = 9884

@@ -93,6 +93,7 @@ def companion_conf(
         "poll-interval-ms": str(_POLL_INTERVAL_MS),
         "hold-ms": str(_HOLD_MS),
         "hold-port": str(names.BROKER_HOLD_PORT),
+        "guest-port": str(names.BROKER_GUEST_PORT),
         "state": _STATE,
         "deadline-s": str(HANDOVER_DEADLINE_S),
     }
@@ -117,7 +118,7 @@ def companion(cluster: RocketMQClusterSpec, broker: Resources) -> Json:
         CONTAINER,
         cluster.images.replica,
         ["ha-sidecar", "companion", "-c", f"{names.CONFIG_PATH}/companion.conf"],
-        {"companion": http, names.HOLD: names.BROKER_HOLD_PORT},
+        {"companion": http, names.HOLD: names.BROKER_HOLD_PORT, names.GUESTS: names.BROKER_GUEST_PORT},
         restartPolicy="Always",
         resources=parts.resources(RESOURCES, broker),
         startupProbe=parts.http_probe("/livez", http, failures_max=60, period_s=1),

@@ -89,8 +89,10 @@ def endpoint_slices(observed: ObservedGroup) -> ResourcePlan:
         if unknown and live is not None and takeover.server_of(live) in by_name:
             server, epoch = takeover.server_of(live), takeover.deciding_epoch(live)
         endpoint = by_name[server]
-        hold_port = _hold_port(observed, endpoint) if server == member else None
-        led_to = ports if hold_port is None else ports | {REMOTING: hold_port}
+        companion_port = (
+            _hold_port(observed, endpoint) if server == member else _guest_port(observed, endpoint)
+        )
+        led_to = ports if companion_port is None else ports | {REMOTING: companion_port}
         for family in FAMILIES:
             body = takeover.endpoint_slice(
                 observed.owner, observed.spec.cluster, member, endpoint, epoch, ports=led_to, family=family
@@ -153,6 +155,18 @@ def _hold_port(observed: ObservedGroup, endpoint: MemberEndpoint) -> int | None:
     if is_leaving and observed.spec.durability is Durability.ALL_IN_SYNC and successors(observed):
         return observed.pods[endpoint.name].hold_port
     return None
+
+
+def _guest_port(observed: ObservedGroup, endpoint: MemberEndpoint) -> int | None:
+    """Return where clients of another member come in at a master's pod.
+
+    Return None if its companion is of a version without this port.
+
+    The broker's own port would not do: a consumer that is connected to one broker by two addresses loses half
+    of its queues (`ha_sidecar.companion.guests.heartbeat_filter`).
+    """
+    pod = observed.pods.get(endpoint.name)
+    return None if pod is None else pod.guest_port
 
 
 def _has_own(observed: ObservedGroup, kind: str, name: str) -> bool:

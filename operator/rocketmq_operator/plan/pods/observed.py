@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from rocketmq_operator.plan.common.names import HOLD
+from rocketmq_operator.plan.common.names import GUESTS, HOLD
 from rocketmq_operator.plan.common.objects import Json, Live
 from rocketmq_operator.plan.common.observation import parse_time
 from rocketmq_operator.plan.pods.trouble import PodTrouble, main_answers, main_runs, trouble_of
@@ -33,6 +33,7 @@ class ObservedPod:
         stranded_since: since when its volume prevents scheduling on any node; None if it does not.
         hold_port: the port at which new connections wait for its end; None if its companion is of a version
             without this port.
+        guest_port: the port for clients that come by the address of a former master; None as for `hold_port`.
         more_ips: its addresses after `ip`: that of the other family, where Kubernetes has both.
         runs: whether the process of its main container may run; False only where its status excludes it.
         answers: whether its main container passes its own readiness probe, whatever its companion says.
@@ -48,6 +49,7 @@ class ObservedPod:
     gone_by: datetime | None = None
     stranded_since: datetime | None = None
     hold_port: int | None = None
+    guest_port: int | None = None
     runs: bool = True
     answers: bool = False
     trouble: PodTrouble | None = None
@@ -67,7 +69,8 @@ def parse_pod(pod: Live) -> ObservedPod:
         revision=metadata.get("labels", {}).get("controller-revision-hash", ""),
         gone_by=parse_time(metadata.get("deletionTimestamp")),
         stranded_since=_stranded_since(status.get("conditions", [])),
-        hold_port=_hold_port(pod.get("spec", {})),
+        hold_port=_companion_port(pod.get("spec", {}), HOLD),
+        guest_port=_companion_port(pod.get("spec", {}), GUESTS),
         runs=main_runs(pod),
         answers=main_answers(pod),
         trouble=trouble_of(pod),
@@ -75,9 +78,9 @@ def parse_pod(pod: Live) -> ObservedPod:
     )
 
 
-def _hold_port(spec: Json) -> int | None:
+def _companion_port(spec: Json, name: str) -> int | None:
     ports = (port for one in spec.get("initContainers", []) for port in one.get("ports", []))
-    return next((port["containerPort"] for port in ports if port.get("name") == HOLD), None)
+    return next((port["containerPort"] for port in ports if port.get("name") == name), None)
 
 
 def _stranded_since(conditions: Sequence[Json]) -> datetime | None:

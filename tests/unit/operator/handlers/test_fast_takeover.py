@@ -259,6 +259,16 @@ async def test_who_dials_a_master_whose_pod_is_to_go_waits_at_its_companion_and_
     assert _led_to(world, "orders-0") == ("orders-0", names.BROKER_HOLD_PORT)
     assert _led_to(world, "orders-1") == ("orders-1", names.BROKER_PORT)
     await _fail_over(takeover, _event(world, "orders-1", 2))
+    assert _led_to(world, "orders-0") == ("orders-1", names.BROKER_GUEST_PORT)
+    assert _led_to(world, "orders-1") == ("orders-1", names.BROKER_PORT)
+
+
+async def test_who_dials_a_former_master_meets_a_successor_with_an_older_companion_at_its_own_port() -> None:
+    world, takeover, _ = await _world()
+    pod = parse_pod(world.get("Pod", "orders-1"))
+    takeover.note_pod("shop", "orders", replace(pod, guest_port=None), gone=False)
+    takeover.note_pod("shop", "orders", parse_pod(world.get("Pod", "orders-0")), gone=True)
+    await _fail_over(takeover, _event(world, "orders-1", 2))
     assert _led_to(world, "orders-0") == ("orders-1", names.BROKER_PORT)
 
 

@@ -1,0 +1,156 @@
+"""Takes the consumers out of the heartbeats of clients that come by a former master's address.
+
+A consumer sends heartbeats to all brokers of its routes. While a former master's address leads to its
+successor, one client is connected to one broker twice: by the successor's own address and by this one. The
+broker names its consumers by connection, so it names this client twice (`GET_CONSUMER_LIST_BY_GROUP`). Each
+client divides a topic's queues by that list and takes the share of the first of its names. The shares of the
+second belong to no client, and half of the queues are not consumed. (5.5.0 on Kubernetes: two of four queues
+stood still from a kill on, for as long as the client ran.)
+
+So a heartbeat that comes this way names producers only. Its consumers are known to the broker by the other
+connection. All other bytes pass unchanged, and are not looked at beyond the code of their request.
+
+A signed heartbeat cannot be changed: its signature covers its body. It is answered here, and the broker does
+not see it. Its producers are unknown to the broker until their next heartbeat by the new routes.
+
+Never here: I/O. Unreadable bytes pass unchanged; the broker judges them.
+
+Source: ConsumerGroupInfo.getAllClientId, ClientManageProcessor.heartBeat, AllocateMessageQueueAveragely,
+HeartbeatData 5.5.0.
+"""
+
+import json
+import re
+import struct
+from typing import Final, NamedTuple
+
+from msgspec import structs
+
+from controller_core.access.signing import SIGNATURE
+from controller_core.remoting import lenient_json
+from controller_core.remoting.codes import RequestCode, ResponseCode, SerializeType
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.errors import RemotingProtocolError, RemotingUsageError
+from controller_core.remoting.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX, decode_frame, encode
+from ha_sidecar import limits
+
+CONSUMERS: Final = "consumerDataSet"
+
+_WORDS: Final = struct.Struct(">II")
+_SHORT: Final = struct.Struct(">h")
+_LENGTH_BYTES: Final = 4
+_HEARTBEAT_IN_JSON: Final = re.compile(rb'"code"\s*:\s*%d(?!\d)' % RequestCode.HEART_BEAT)
+
+
+class Passed(NamedTuple):
+    """What becomes of some bytes of a client: some go to the broker, some are an answer to the client."""
+
+    to_broker: bytes
+    to_client: bytes = b""
+
+
+class HeartbeatFilter:
+    """One client's bytes on their way to the broker.
+
+    Invariant: `_held` is empty or begins at the first byte of a frame that may be a heartbeat.
+
+    Attributes:
+        emptied: heartbeats whose consumers were taken out, or that were answered here.
+    """
+
+    def __init__(self) -> None:
+        """Start at the stream's first byte."""
+        self.emptied = 0
+        self._held = b""
+        self._passing_bytes = 0
+        self._is_unreadable = False
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a frame that may be a heartbeat and has not come whole."""
+        return len(self._held)
+
+    def feed(self, data: bytes) -> Passed:
+        """Take the next bytes of the client; return those to send now."""
+        if self._passing_bytes >= len(data):
+            self._passing_bytes -= len(data)
+            return Passed(data)
+        if self._is_unreadable:
+            return Passed(data)
+        data = self._held + data
+        self._held = b""
+        to_broker: list[bytes] = []
+        to_client: list[bytes] = []
+        begin, at = 0, self._passing_bytes
+        self._passing_bytes = 0
+        while at < len(data):
+            size = self._size_of_heartbeat(data, at)
+            if size is None:
+                break
+            if not size:
+                at += self._frame_bytes(data, at)
+                continue
+            changed = self._changed(data[at : at + size])
+            if changed is not None:
+                to_broker += [data[begin:at], changed.to_broker]
+                to_client.append(changed.to_client)
+                begin = at + size
+            at += size
+        if at > len(data):
+            self._passing_bytes, at = at - len(data), len(data)
+        self._held = data[at:]
+        to_broker.append(data[begin:at])
+        return Passed(b"".join(to_broker), b"".join(to_client))
+
+    def _frame_bytes(self, data: bytes, at: int) -> int:
+        """Return the length of the frame that begins there; of the rest if the stream is unreadable."""
+        if self._is_unreadable:
+            return len(data) - at
+        return int(_WORDS.unpack_from(data, at)[0]) + _LENGTH_BYTES
+
+    def _size_of_heartbeat(self, data: bytes, at: int) -> int | None:
+        """Return the bytes of a whole heartbeat that begins there, 0 for another frame, None for too few."""
+        there = len(data) - at
+        if there < _WORDS.size:
+            return None
+        length, word = _WORDS.unpack_from(data, at)
+        header_bytes, size = word & HEADER_BYTES_MAX, length + _LENGTH_BYTES
+        if not _LENGTH_BYTES + header_bytes <= length <= FRAME_BYTES_MAX:
+            self._is_unreadable = True
+            return 0
+        if size > limits.GUEST_HEARTBEAT_BYTES_MAX:
+            return 0
+        if there < _WORDS.size + header_bytes:
+            return None
+        begin = at + _WORDS.size
+        if not _is_of_heartbeat(word >> 24, data[begin : begin + header_bytes]):
+            return 0
+        return size if there >= size else None
+
+    def _changed(self, frame: bytes) -> Passed | None:
+        """Return the replacement of a heartbeat; None if it passes unchanged."""
+        try:
+            command = decode_frame(frame[_LENGTH_BYTES:])
+            names = lenient_json.decode(command.body)
+            if command.code != RequestCode.HEART_BEAT or command.is_response or not names.get(CONSUMERS):
+                return None
+            self.emptied += 1
+            if SIGNATURE in (command.ext or {}):
+                return Passed(b"", b"" if command.is_oneway else encode(_taken(command)))
+            return Passed(
+                encode(structs.replace(command, body=json.dumps(names | {CONSUMERS: []}).encode())), b""
+            )
+        except (RemotingProtocolError, RemotingUsageError, AttributeError, TypeError):
+            return None
+
+
+def _is_of_heartbeat(kind: int, header: bytes) -> bool:
+    if kind == SerializeType.ROCKETMQ:
+        return len(header) >= _SHORT.size and _SHORT.unpack_from(header)[0] == RequestCode.HEART_BEAT
+    return _HEARTBEAT_IN_JSON.search(header) is not None
+
+
+def _taken(command: RemotingCommand) -> RemotingCommand:
+    """Return a broker's answer; a client reads from it the broker's release, for which its own stands."""
+    answer = RemotingCommand.response_to(command, ResponseCode.SUCCESS)
+    return structs.replace(answer, version=command.version)

@@ -1,0 +1,301 @@
+"""Guests reach the broker with every byte, and are sent home when the address leads elsewhere."""
+
+import asyncio
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from controller_core.remoting.codes import RequestCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.frame import FrameDecoder, encode
+from controller_core.tls.files import ENFORCING, PERMISSIVE
+from controller_core.tls.serving import MemberTls
+from ha_sidecar import limits
+from ha_sidecar.companion.guests import guest, guest_port
+from ha_sidecar.companion.guests.guest import GuestRoom, GuestSide
+from ha_sidecar.companion.guests.guest_port import GuestPort
+from testkit.processes.certificates import Authority
+from testkit.processes.ports import free_port
+
+WITHIN_S = 20.0
+LARGE_BYTES = 8 * 1024 * 1024
+
+
+class EchoingBroker:
+    """Sends back what it reads, and remembers its connections."""
+
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        self.port = free_port()
+        self.writers: list[asyncio.StreamWriter] = []
+        self.came = asyncio.Event()
+        self._context = context
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._context)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
+        self.came.set()
+        with contextlib.suppress(OSError, ssl.SSLError):
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    def stop(self) -> None:
+        """End the port and all connections."""
+        assert self._server is not None
+        self._server.close()
+        for writer in self.writers:
+            writer.transport.abort()
+
+
+class Entrance:
+    """A guest port before an echoing broker; its address leads here while `is_lent`."""
+
+    def __init__(self, tls: MemberTls | None = None, context: ssl.SSLContext | None = None) -> None:
+        self.broker = EchoingBroker(context)
+        self.is_lent = True
+        self.looks = 0
+        self.port = GuestPort(free_port(), ("127.0.0.1", self.broker.port), self._look, tls)
+        self.running: asyncio.Task[None] | None = None
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def _look(self) -> bool:
+        self.looks += 1
+        return self.is_lent
+
+    async def start(self, *, broker: bool = True) -> None:
+        """Open the port, and start the broker unless told otherwise."""
+        if broker:
+            await self.broker.start()
+        self.running = asyncio.create_task(self.port.run())
+        async with asyncio.timeout(WITHIN_S):
+            while not self.port.bound_port:  # noqa: ASYNC110 - of another thread
+                await asyncio.sleep(0.01)
+
+    async def guest(
+        self, tls: ssl.SSLContext | None = None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Come in."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port.bound_port, ssl=tls)
+        self._writers.append(writer)
+        return reader, writer
+
+    async def stop(self) -> None:
+        """End all."""
+        assert self.running is not None
+        self.running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.running
+        self.broker.stop()
+        for writer in self._writers:
+            writer.close()
+            with contextlib.suppress(OSError, ssl.SSLError):
+                await writer.wait_closed()
+
+
+@pytest.fixture
+async def entrance(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Entrance]:
+    monkeypatch.setattr(guest_port, "LOOK_S", 0.02)
+    monkeypatch.setattr(guest_port, "TURN_S", 0.02)
+    monkeypatch.setattr(guest, "QUIET_S", 0.1)
+    made = Entrance()
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def _echoed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes) -> bytes:
+    writer.write(data)
+    async with asyncio.timeout(WITHIN_S):
+        return await reader.readexactly(len(data))
+
+
+def _frame(body: bytes, code: int = RequestCode.SEND_MESSAGE_V2) -> bytes:
+    return encode(RemotingCommand.request(code, {}, body))
+
+
+async def test_bytes_pass_both_ways(entrance: Entrance) -> None:
+    reader, writer = await entrance.guest()
+    assert await _echoed(reader, writer, _frame(b"one")) == _frame(b"one")
+    assert await _echoed(reader, writer, _frame(bytes(300_000))) == _frame(bytes(300_000))
+    assert entrance.port.guests == 1
+    writer.close()
+    async with asyncio.timeout(WITHIN_S):
+        while entrance.port.guests:  # noqa: ASYNC110 - of another thread
+            await asyncio.sleep(0.01)
+
+
+async def test_the_broker_does_not_see_a_guests_consumers(entrance: Entrance) -> None:
+    reader, writer = await entrance.guest()
+    body = json.dumps({"clientID": "c", "consumerDataSet": [{"groupName": "g"}], "producerDataSet": []})
+    writer.write(_frame(body.encode(), RequestCode.HEART_BEAT))
+    decoder, found = FrameDecoder(), list[RemotingCommand]()
+    async with asyncio.timeout(WITHIN_S):
+        while not found:
+            found = decoder.feed(await reader.read(65_536))
+    assert json.loads(found[0].body)["consumerDataSet"] == []
+    assert entrance.port.emptied == 1
+
+
+async def test_guests_stay_while_the_address_leads_here_and_go_when_it_does_not(entrance: Entrance) -> None:
+    reader, writer = await entrance.guest()
+    await _echoed(reader, writer, _frame(b"one"))
+    async with asyncio.timeout(WITHIN_S):
+        while entrance.looks < 20:  # noqa: ASYNC110 - of a task
+            await asyncio.sleep(0.01)
+    assert await _echoed(reader, writer, _frame(b"two")) == _frame(b"two")
+    entrance.is_lent = False
+    async with asyncio.timeout(WITHIN_S):
+        assert await reader.read() == b""
+    assert entrance.port.guests == 0
+
+
+async def test_a_guest_that_comes_before_the_broker_is_back_waits_for_it(entrance: Entrance) -> None:
+    entrance.broker.stop()
+    reader, writer = await entrance.guest()
+    writer.write(_frame(b"early"))
+    await asyncio.sleep(0.05)  # several dials are refused
+    await entrance.broker.start()
+    async with asyncio.timeout(WITHIN_S):
+        assert await reader.readexactly(len(_frame(b"early"))) == _frame(b"early")
+
+
+async def test_what_a_guest_sends_before_the_broker_is_connected_reaches_it() -> None:
+    """Whether or not asyncio reads on after a pause in `connection_made`, which depends on its release."""
+    room = GuestRoom(("127.0.0.1", free_port()), None)
+    place = room.places.take("10.0.0.1")
+    assert place is not None
+    side = cast("GuestSide", room.enter(place))
+    client, broker = RecordingTransport(), RecordingTransport()
+    side.connection_made(client)
+    for part in (_frame(b"one"), _frame(b"two")):
+        side.get_buffer(-1)[: len(part)] = part
+        side.buffer_updated(len(part))
+    paused = client.is_paused
+    assert paused
+    (guest_,) = room.guests
+    guest_.broker.connection_made(broker)
+    assert broker.written == _frame(b"one") + _frame(b"two")
+    assert not client.is_paused
+    guest_.client.connection_lost(None)
+    assert not room.guests
+
+
+class RecordingTransport(asyncio.Transport):
+    """Keeps what is written, and whether reading is paused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.is_paused = False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Take any."""
+
+    def write(self, data: bytes) -> None:  # type: ignore[override]  # bytes only
+        """Keep."""
+        self.written += data
+
+    def pause_reading(self) -> None:
+        """Note it."""
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        """Note it."""
+        self.is_paused = False
+
+    def is_closing(self) -> bool:
+        """Never."""
+        return False
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+async def test_a_guest_goes_when_no_broker_comes(entrance: Entrance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest, "DIAL_WITHIN_S", 0.05)
+    entrance.broker.stop()
+    reader, _ = await entrance.guest()
+    async with asyncio.timeout(WITHIN_S):
+        assert await reader.read() == b""
+
+
+async def test_the_end_of_the_broker_ends_its_guests(entrance: Entrance) -> None:
+    reader, writer = await entrance.guest()
+    await _echoed(reader, writer, _frame(b"one"))
+    entrance.broker.stop()
+    async with asyncio.timeout(WITHIN_S):
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+
+
+async def test_of_a_guest_that_does_not_read_little_is_kept(entrance: Entrance) -> None:
+    reader, writer = await entrance.guest()
+    frame = _frame(bytes(1_000_000))
+    writer.write(frame * (LARGE_BYTES // len(frame)))
+    await asyncio.wait_for(entrance.broker.came.wait(), WITHIN_S)
+    total, wanted = 0, len(frame) * (LARGE_BYTES // len(frame))
+    async with asyncio.timeout(WITHIN_S):
+        while total < wanted:
+            total += len(await reader.read(65_536))
+    assert total == wanted
+
+
+async def test_a_guest_is_ended_when_too_much_waits(
+    entrance: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "GUESTS_BYTES_MAX", 0)
+    reader, writer = await entrance.guest()
+    frame = _frame(bytes(1_000_000))
+    with contextlib.suppress(OSError):
+        async with asyncio.timeout(WITHIN_S):
+            while entrance.port.guests or not entrance.broker.writers:
+                writer.write(frame)
+                await asyncio.wait([asyncio.ensure_future(writer.drain())], timeout=0.05)
+    assert entrance.port.guests == 0
+    reader.feed_eof()
+
+
+@pytest.mark.parametrize("in_tls", [True, False])
+async def test_a_guest_is_led_to_the_broker_as_it_comes_in_tls_or_not(tmp_path: Path, in_tls: bool) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.sign("broker")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.cert, pair.key)
+    made = Entrance(MemberTls(authority.member("companion"), PERMISSIVE), context if in_tls else None)
+    await made.start()
+    try:
+        reader, writer = await made.guest(authority.client() if in_tls else None)
+        assert await _echoed(reader, writer, _frame(bytes(200_000))) == _frame(bytes(200_000))
+        writer.close()
+    finally:
+        await made.stop()
+
+
+async def test_plain_guests_are_refused_where_tls_is_required(tmp_path: Path) -> None:
+    made = Entrance(MemberTls(Authority(tmp_path).member("companion"), ENFORCING))
+    await made.start()
+    try:
+        reader, writer = await made.guest()
+        writer.write(_frame(b"plain"))
+        async with asyncio.timeout(WITHIN_S):
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+        assert not made.broker.writers
+    finally:
+        await made.stop()
+
+
+async def test_a_port_that_is_taken_is_an_error(entrance: Entrance) -> None:
+    other = GuestPort(entrance.port.bound_port, ("127.0.0.1", 1), entrance._look)
+    with pytest.raises(OSError, match="in use"):
+        await asyncio.wait_for(other.run(), WITHIN_S)
