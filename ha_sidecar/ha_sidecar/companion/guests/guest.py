@@ -223,7 +223,7 @@ class GuestSide(asyncio.BufferedProtocol):
         set_options(transport.get_extra_info("socket"))
         self._guest.connected(self)
 
-    def get_buffer(self, _sizehint: int) -> memoryview:
+    def get_buffer(self, sizehint: int) -> memoryview:
         """Return where to read to."""
         return self._buffer
 
@@ -241,7 +241,7 @@ class GuestSide(asyncio.BufferedProtocol):
         self.is_unsent = False
         self._guest.can_send(self)
 
-    def connection_lost(self, _error: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         """Learn that it has ended."""
         self._guest.lost(self)
 
