@@ -7,6 +7,9 @@ notice, of whom one receives transactions that are committed all the time. Freez
 need a cluster whose nodes can be harmed (RMQHA_KUBE_STACK). PLAIN_RUNS=3 measures plain RocketMQ with
 its own controller beside, afterwards on the same cluster, with the same clients, load and CPU.
 
+TRANSACTIONS=0 leaves the transactions out. After some, a thread of a 5.5.0 master uses a whole core without a
+pause (TransactionalOpBatchService, apache/rocketmq 10966), which on two cores makes each failover slower.
+
 CLIENT="inside outside" measures a client outside any pod beside the one in a pod, in the same runs. It runs
 in a network namespace of this machine that is not a node, and uses a listener of node ports. The listener's
 address leads to a node that is not harmed. It needs a cluster whose nodes are on this machine.
@@ -70,11 +73,10 @@ Measure = Callable[[int], Awaitable[tuple[FaultCost, ...]]]
 class Records:
     """The file with a line for each run; it grows, so that an interrupted benchmark keeps its runs."""
 
-    def __init__(self, path: Path, threads: int, *, tls: bool) -> None:
-        """Take the file, whose folder is made, the producer's threads, and whether clients are in TLS."""
+    def __init__(self, path: Path, arguments: argparse.Namespace) -> None:
+        """Take the file, whose folder is made, and the options that each line repeats."""
         self._path = path
-        self._threads = threads
-        self._tls = tls
+        self._options = {name: getattr(arguments, name) for name in ("threads", "tls", "transactions")}
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def add(self, cost: FaultCost) -> None:
@@ -82,8 +84,7 @@ class Records:
         line = {
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "load_average": round(os.getloadavg()[0], 1),
-            "threads": self._threads,
-            "tls": self._tls,
+            **self._options,
             "proxy_mode": os.environ.get("PROXY_MODE", ""),
             **asdict(cost),
         }
@@ -107,6 +108,7 @@ async def ours(
             settings=load_settings(arguments),
             outside=outside,
             is_inside=INSIDE in arguments.clients,
+            transactions=arguments.transactions,
         )
 
     try:
@@ -179,7 +181,7 @@ async def _all(cases: dict[str, Measure], runs: int, records: Records) -> tuple[
 
 async def run(kubeconfig: Path, arguments: argparse.Namespace, faults: Sequence[str]) -> int:
     """Measure and print; return 1 if ours lost an acknowledged message or a run failed."""
-    records = Records(arguments.out, arguments.threads, tls=arguments.tls)
+    records = Records(arguments.out, arguments)
     costs: list[FaultCost] = []
     problems = 0
     if arguments.runs:
@@ -325,6 +327,12 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--tls", action="store_true", help="let the group and its clients speak nothing but TLS"
+    )
+    made.add_argument(
+        "--no-transactions",
+        dest="transactions",
+        action="store_false",
+        help="let the pod with consumers commit no transactions",
     )
     made.add_argument(
         "--client-image",

@@ -123,6 +123,7 @@ async def measured_by_clients(
     settings: LoadSettings = LOAD,
     outside: OutsideClients | None = None,
     is_inside: bool = True,
+    transactions: bool = True,
 ) -> tuple[FaultCost, ...]:
     """Do one fault to a whole group, addressed with its members, and wait until it is whole again.
 
@@ -138,6 +139,7 @@ async def measured_by_clients(
         settings: of each producer.
         outside: where a client outside runs; None without one.
         is_inside: whether clients run in pods.
+        transactions: whether the pod with consumers commits transactions, too.
 
     Raises:
         KubeError: the group, the load or the fault failed, or the placement is not possible.
@@ -152,7 +154,9 @@ async def measured_by_clients(
     name = f"load-{fault}-{number}"
     loads: dict[str, AbstractAsyncContextManager[_Clients]] = {}
     if is_inside:
-        loads[INSIDE] = _client(group.cluster, image, name_server, name, elsewhere, settings)
+        loads[INSIDE] = _client(
+            *(group.cluster, image, name_server, name, elsewhere, settings), transactions=transactions
+        )
     if outside is not None:
         loads[OUTSIDE] = _outside(outside, name, elsewhere, settings)
     async with _all(loads) as clients:
@@ -276,7 +280,14 @@ async def _outside(
 
 @contextlib.asynccontextmanager
 async def _client(
-    cluster: Cluster, image: str, name_server: str, name: str, node: str, settings: LoadSettings = LOAD
+    cluster: Cluster,
+    image: str,
+    name_server: str,
+    name: str,
+    node: str,
+    settings: LoadSettings = LOAD,
+    *,
+    transactions: bool = True,
 ) -> AsyncIterator[_Clients]:
     """Run the load and the consumers, in pods and on a topic of this name, on a node."""
     load = LoadPod(cluster, name, image, name_server, name)
@@ -284,7 +295,7 @@ async def _client(
     selector = {"kubernetes.io/hostname": node}
     try:
         await load.start(settings, node_selector=selector)
-        await consumers.start(selector, jvm=settings.jvm)
+        await consumers.start(selector, jvm=settings.jvm, transactions=transactions)
         yield _Clients(load, consumers)
     finally:
         await load.remove()

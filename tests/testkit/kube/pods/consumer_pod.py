@@ -34,23 +34,29 @@ class ConsumerPod:
         self._name_server: Final = name_server
         self._topic: Final = topic
 
-    async def start(self, node_selector: Json | None = None, *, jvm: Sequence[str] = ()) -> None:
+    async def start(
+        self, node_selector: Json | None = None, *, jvm: Sequence[str] = (), transactions: bool = True
+    ) -> None:
         """Start them and wait until both receive; the topic must have messages.
 
         Args:
             node_selector: where the pod must run.
             jvm: further options of the JVM.
+            transactions: whether it commits and receives transactions.
         """
         classes = await compile_java(await jars())
         script = (
             f"{' '.join((_JAVA, *jvm))} Consume --name-server '{self._name_server}' --topic {self._topic} "
-            f"--output {_RECEIVED} --transactions {_TRANSACTIONS} & wait $!; exec sleep 3600"
+            f"--output {_RECEIVED} {f'--transactions {_TRANSACTIONS}' if transactions else ''} & "
+            "wait $!; exec sleep 3600"
         )
         await self._cluster.apply(*client_objects(self._name, self._image, classes, script, node_selector))
 
         async def all_receive() -> bool:
             ordered = {one.ordered for one in await self.received()}
-            return ordered == {False, True} and any(one.received for one in await self.transactions())
+            if ordered != {False, True}:
+                return False
+            return not transactions or any(one.received for one in await self.transactions())
 
         await until(f"{self._name} receives", all_receive, _RECEIVES_WITHIN_S, poll_s=1.0)
 
