@@ -29,6 +29,7 @@ from controller_core.remoting.numbers import LogOffset
 from controller_core.server.peers import codec as peer_codec
 from controller_core.server.peers.codec import PeerProtocolError
 from ha_sidecar.commitlog.records import RecordKind, check_record, texts_hold_nul, texts_lack_bytes
+from ha_sidecar.companion.guests.heartbeat_filter import HeartbeatFilter
 from ha_sidecar.epoch import EpochList, file_format
 from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.errors import HaProtocolError
@@ -220,6 +221,22 @@ def ha_handshake(data: bytes) -> None:
         _same(reply, codec.decode_reply(codec.encode_reply(reply)), "reply")
 
 
+def guest_stream(data: bytes) -> None:
+    """Feed a guest's bytes in pieces, as long as the first byte says, and at once.
+
+    The same reaches broker and client, and without an emptied heartbeat the broker gets all.
+    """
+    step, stream = max(data[0], 1) if data else 1, data[1:]
+    at_once, in_pieces = HeartbeatFilter(), HeartbeatFilter()
+    whole = at_once.feed(stream)
+    parts = [in_pieces.feed(stream[at : at + step]) for at in range(0, len(stream), step)]
+    _same(whole.to_broker, b"".join(part.to_broker for part in parts), "what a broker gets of a guest")
+    _same(whole.to_client, b"".join(part.to_client for part in parts), "what a guest is answered")
+    if not at_once.emptied:
+        end = len(stream) - at_once.held_bytes
+        _same(stream[:end], whole.to_broker, "what a guest sent")
+
+
 TARGETS: Final[dict[str, Target]] = {
     "remoting_stream": remoting_stream,
     "remoting_frame": remoting_frame,
@@ -231,6 +248,7 @@ TARGETS: Final[dict[str, Target]] = {
     "ha_slave": ha_slave,
     "ha_master": ha_master,
     "ha_handshake": ha_handshake,
+    "guest_stream": guest_stream,
     **PEER_TARGETS,
     **ANSWER_TARGETS,
 }
