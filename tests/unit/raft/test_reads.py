@@ -4,7 +4,7 @@ import pytest
 
 from controller_core.raft.config import ReadOnlyOption
 from controller_core.raft.errors import LocalError, ProposalDroppedError
-from controller_core.raft.types import MessageType
+from controller_core.raft.types import Entry, LogIndex, Message, MessageType, NodeId, Term
 from testkit.raft.group import RaftGroup
 
 LEASE = {"read_only": ReadOnlyOption.LEASE_BASED, "check_quorum": True, "pre_vote": True}
@@ -27,6 +27,17 @@ def test_a_follower_asks_the_leader() -> None:
     group.pump()
     assert [read.context for read in group.members[3].reads] == [b"r1"]
     assert group.members[1].reads == []
+
+
+def test_a_follower_does_not_pass_a_read_back_to_the_node_that_asked() -> None:
+    """It asked while it followed this node, and leads by now. Its own message would be refused."""
+    group = RaftGroup(1, 2, 3)
+    group.elect(1)
+    entry = Entry(term=Term(0), index=LogIndex(0), data=b"r1")
+    read = Message(MessageType.READ_INDEX, to=NodeId(2), from_=NodeId(1), entries=(entry,))
+    with pytest.raises(ProposalDroppedError):
+        group[2].step(read)
+    assert group[2].ready().messages == ()
 
 
 def test_a_leader_without_a_quorum_never_confirms_a_read() -> None:

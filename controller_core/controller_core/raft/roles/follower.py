@@ -63,7 +63,8 @@ def _pass_transfer(raft: Raft, message: Message) -> None:
 
 
 def _pass_read(raft: Raft, message: Message) -> None:
-    if raft.lead == NONE:
+    # One that comes from the node that leads by now asked while it followed this one: it reads by itself.
+    if raft.lead in (NONE, message.from_):
         raise ProposalDroppedError("no leader")
     raft.forward(message, raft.lead)
 
