@@ -31,7 +31,6 @@ class GuestRoom:
     """What all guests share; for the guests' thread, but for reading its figures and `send_home`.
 
     Attributes:
-        port: where guests come in; 0 before that is known.
         places: those of the port.
         guests: all that are there, in the order of their coming.
         emptied: heartbeats whose consumers were taken out, ever.
@@ -39,7 +38,6 @@ class GuestRoom:
 
     def __init__(self, broker: HostPort, tls: MemberTls | None) -> None:
         """Take the broker's address and how it is dialled for guests that speak TLS."""
-        self.port = 0
         self.places: Final = Places(limits.GUESTS_MAX, limits.GUESTS_SOURCE_MAX)
         self.guests: Final[dict[Guest, None]] = {}
         self.emptied = 0

@@ -63,7 +63,7 @@ class GuestPort:
         self._room: Final = GuestRoom(broker, tls)
         self._stop: Final = threading.Event()
         self._problem: BaseException | None = None
-        self._opened = threading.Event()
+        self._opened: Final = threading.Event()
         self._thread: Final = threading.Thread(target=self._serve, name="guests", daemon=True)
 
     @property
@@ -97,9 +97,9 @@ class GuestPort:
             await asyncio.to_thread(self._thread.join)
 
     @property
-    def bound_port(self) -> int:
-        """The port that is listened on; 0 before it is."""
-        return self._room.port
+    def is_open(self) -> bool:
+        """Whether guests may come."""
+        return self._opened.is_set() and self._problem is None
 
     def _serve(self) -> None:
         try:
@@ -120,7 +120,6 @@ class GuestPort:
             places=room.places,
         )
         await listener.listen("0.0.0.0", self._port, BACKLOG)  # noqa: S104 - the address is the pod's
-        room.port = listener.port
         self._opened.set()
         watching = None if self._tls is None else asyncio.ensure_future(self._tls.watch())
         try:

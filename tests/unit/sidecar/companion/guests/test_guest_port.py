@@ -64,7 +64,8 @@ class Entrance:
         self.broker = EchoingBroker(context)
         self.is_lent = True
         self.looks = 0
-        self.port = GuestPort(free_port(), ("127.0.0.1", self.broker.port), self._look, tls)
+        self.number = free_port()
+        self.port = GuestPort(self.number, ("127.0.0.1", self.broker.port), self._look, tls)
         self.running: asyncio.Task[None] | None = None
         self._writers: list[asyncio.StreamWriter] = []
 
@@ -78,14 +79,14 @@ class Entrance:
             await self.broker.start()
         self.running = asyncio.create_task(self.port.run())
         async with asyncio.timeout(WITHIN_S):
-            while not self.port.bound_port:  # noqa: ASYNC110 - of another thread
+            while not self.port.is_open:  # noqa: ASYNC110 - of another thread
                 await asyncio.sleep(0.01)
 
     async def guest(
         self, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Come in."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port.bound_port, ssl=tls)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.number, ssl=tls)
         self._writers.append(writer)
         return reader, writer
 
@@ -296,6 +297,6 @@ async def test_plain_guests_are_refused_where_tls_is_required(tmp_path: Path) ->
 
 
 async def test_a_port_that_is_taken_is_an_error(entrance: Entrance) -> None:
-    other = GuestPort(entrance.port.bound_port, ("127.0.0.1", 1), entrance._look)
+    other = GuestPort(entrance.number, ("127.0.0.1", 1), entrance._look)
     with pytest.raises(OSError, match="in use"):
         await asyncio.wait_for(other.run(), WITHIN_S)
