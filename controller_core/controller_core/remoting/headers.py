@@ -107,7 +107,8 @@ class GetMetaDataResponseHeader(Header, frozen=True):
     leader.
 
     Ours: to a request that names a member (clusterName, brokerName, brokerId), `lease_ms` says for how much
-    longer this controller will wait for that member's next heartbeat; 0 if the member is not alive.
+    longer this controller will wait for that member's next heartbeat; 0 if the member is not alive, absent if
+    it is unknown and no other is master.
     """
 
     group: str | None = None

@@ -268,8 +268,9 @@ class HeartbeatReceiver:
     def lease_ms(self, ext: Mapping[str, str]) -> int | None:
         """Return for how much longer the member that a request names may be silent.
 
-        None if the request names no member. 0 if this node takes it for dead. A node that has just started
-        has not heard the member yet, and replaces no silent master while it listens: the rest of that time.
+        None if the request names no member, or one that is unknown to a node without a master for its group:
+        the store of such a node was lost. 0 if this node takes it for dead. A node that has just started has
+        not heard the member yet, and replaces no silent master while it listens: the rest of that time.
 
         This node does not take the member's node for lost before, unless the member says that the lease does
         not bind (`leaseBinds`) and a log replica is in the SyncStateSet: without it the member acknowledges
@@ -282,8 +283,12 @@ class HeartbeatReceiver:
         entry = self.table.get(key)
         now_ms = self._clock.now_ms()
         if entry is None:
-            is_dead = self.table.last_death(key) is not None
-            return 0 if is_dead else listening_left_ms(now_ms, self.listening_since_ms)
+            if self.table.last_death(key) is not None:
+                return 0
+            group = self._state.get(key.group)
+            if group is None or (group.master_id is None and key.broker_id not in group.replicas):
+                return None
+            return listening_left_ms(now_ms, self.listening_since_ms)
         lease_ms = max(0, entry.deadline_ms - now_ms)
         if ext.get("leaseBinds") != "false" or not self._has_log_replica_in_sync(key):
             entry.lease_until_ms = now_ms + lease_ms

@@ -76,6 +76,8 @@ async def test_metadata_tell_a_member_for_how_much_longer_it_may_be_silent(one: 
         assert entry.lease_until_ms > 0, "this controller is bound by what it told"
         assert await lease_ms({}) is None
         assert await lease_ms(named | {"brokerId": "x"}) is None
+        lost = named | {"brokerName": "unknown"}
+        assert await lease_ms(lost) is None, "its store was lost, and it names no other master"
     async with asyncio.timeout(WITHIN_S):
         while one.heartbeats.table.is_alive(key):  # noqa: ASYNC110 - a closed connection is not told here
             await asyncio.sleep(0.01)
