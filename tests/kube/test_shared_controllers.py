@@ -9,7 +9,7 @@ import pytest
 
 from testkit.kube.group import KubeGroup
 from testkit.kube.kubectl import Cluster, Json, KubeError, until
-from testkit.kube.release import NAMESPACE, Release, as_shown, described, shown_commands
+from testkit.kube.release import NAMESPACE, Release, as_shown, described, shown_commands, upgrade
 
 pytestmark = [
     pytest.mark.full,
@@ -34,8 +34,8 @@ def second(release: Release) -> Iterator[KubeGroup]:
 
 
 async def _make(release: Release, cluster: Cluster) -> None:
-    upgrade, allow, create, apply, wait, *_ = shown_commands("Sharing controllers", PAGE)
-    await as_shown(release.cluster, upgrade)
+    listed, allow, create, apply, wait, *_ = shown_commands("Sharing controllers", PAGE)
+    await as_shown(release.cluster, listed)
     deployment = "deployment/rocketmq-ha-operator"
     await release.cluster.kubectl("rollout", "status", deployment, "--timeout=120s", timeout_s=130.0)
     await as_shown(cluster, create)
@@ -143,8 +143,7 @@ async def may_lend(release: Release) -> AsyncIterator[None]:
 
 
 async def _set_clusters(release: Release, clusters: str) -> None:
-    upgrade = "helm -n rocketmq upgrade rocketmq-ha charts/rocketmq-ha --reuse-values"
-    await as_shown(release.cluster, f"{upgrade} --set 'operator.clusters={{{clusters}}}'")
+    await upgrade(release.cluster, f"operator.clusters={{{clusters}}}")
 
 
 @pytest.mark.usefixtures("may_lend")

@@ -16,7 +16,7 @@ import pytest
 from rocketmq_operator.plan.pods.trouble import trouble_of
 from testkit.kube.group import KubeGroup
 from testkit.kube.kubectl import Cluster, until
-from testkit.kube.release import Release
+from testkit.kube.release import Release, upgrade
 
 pytestmark = [
     pytest.mark.full,
@@ -50,6 +50,7 @@ parts of the group's spec."""
 def mended(release: Release) -> Iterator[KubeGroup]:
     """Make a cluster and a group of which no pod starts, and remove them and their volumes in the end."""
     cluster = release.cluster
+    asyncio.run(upgrade(cluster, f"operator.clusters={{main,{NAME}}}"))
     spec: Json = {"replicas": 1, "resources": {"cpu": "20m", "memory": "384Mi"}}
     controllers = {"replicas": 3, "resources": {"cpu": "20m", "memory": "256Mi"}, "storage": {"size": "1Gi"}}
     asyncio.run(

@@ -14,7 +14,7 @@ import pytest
 from testkit.kube.group import KubeGroup
 from testkit.kube.kubectl import Json, until
 from testkit.kube.pods.load_pod import ONE_OF_EACH_THREAD, LoadPod, failures
-from testkit.kube.release import ROCKETMQ_IMAGE, Release, as_shown
+from testkit.kube.release import ROCKETMQ_IMAGE, Release, upgrade
 from testkit.rocketmq.load import LoadSettings
 
 pytestmark = [
@@ -47,9 +47,7 @@ def vault(release: Release) -> Iterator[KubeGroup]:
 
 async def _make(release: Release) -> None:
     cluster = release.cluster
-    upgrade = "helm -n rocketmq upgrade rocketmq-ha charts/rocketmq-ha --reuse-values"
-    listed = f"'operator.clusters={{main,{CLUSTER}}}' --set 'operator.userSecrets={{{SECRET_NAME}}}'"
-    await as_shown(cluster, f"{upgrade} --set {listed}")
+    await upgrade(cluster, f"operator.clusters={{main,{CLUSTER}}}", f"operator.userSecrets={{{SECRET_NAME}}}")
     main, orders = await cluster.get("rmqc", "main"), await cluster.get("brokergroup", "orders")
     spec = {key: main["spec"][key] for key in ("nameServers", "controllers", "images") if key in main["spec"]}
     users = {"authentication": {"type": "Signature"}, "authorization": {"type": "Simple"}}

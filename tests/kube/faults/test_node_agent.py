@@ -13,7 +13,7 @@ from ha_sidecar.node_agent.flows import Visibility
 from testkit.kube import stack
 from testkit.kube.faulting import CUT, FREEZE, measured
 from testkit.kube.kubectl import Cluster, until
-from testkit.kube.release import ROCKETMQ_IMAGE, Release, as_shown, shown_commands
+from testkit.kube.release import ROCKETMQ_IMAGE, Release, as_shown, shown_commands, upgrade
 from testkit.nodes.kube_proxy import proxy_mode
 from testkit.nodes.service_rules import PROXY_MODES, ProxyMode
 
@@ -83,6 +83,5 @@ async def _lose_nodes(release: Release, mode: ProxyMode) -> None:
         assert Visibility.WITHOUT_SERVICES not in told
         assert Visibility.NONE not in told
     finally:
-        upgrade = "helm -n rocketmq upgrade rocketmq-ha charts/rocketmq-ha --reuse-values"
-        await as_shown(cluster, f"{upgrade} --set nodeAgent.enabled=false")
+        await upgrade(cluster, "nodeAgent.enabled=false")
         await agents.kubectl("delete", "namespace", AGENTS, "--ignore-not-found", timeout_s=120.0)

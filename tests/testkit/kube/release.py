@@ -85,11 +85,17 @@ async def install(cluster: Cluster) -> Release:
     return Release(cluster, KubeGroup(cluster, "orders"), seconds)
 
 
+async def upgrade(cluster: Cluster, *values: str) -> None:
+    """Give the release other values, each as `name=value`, and leave the rest of them."""
+    words = " ".join(f"--set {shlex.quote(value)}" for value in values)
+    await as_shown(
+        cluster, f"helm -n {NAMESPACE} upgrade rocketmq-ha charts/rocketmq-ha --reuse-values {words}"
+    )
+
+
 async def measure(cluster: Cluster, *settings: str) -> None:
     """Switch the measuring part on, with more settings if there are any, and wait until it runs."""
-    upgrade = "helm -n rocketmq upgrade rocketmq-ha charts/rocketmq-ha --reuse-values"
-    words = " ".join(f"--set {shlex.quote(setting)}" for setting in ("measure.enabled=true", *settings))
-    await as_shown(cluster, f"{upgrade} {words}")
+    await upgrade(cluster, "measure.enabled=true", *settings)
     deployment = "deployment/rocketmq-ha-measure"
     await cluster.kubectl("rollout", "status", deployment, "--timeout=120s", timeout_s=130.0)
 
