@@ -85,6 +85,8 @@ class Companion:
         self._history: Final = ReplicationHistory()
         self._lag_bytes: int | None = None
         self._group_facts: GroupFacts | None = None
+        self._group_before: GroupFacts | None = None
+        """As it was when another member was master."""
         self._controllers_up = False
         self._trouble = ""
         self._in_sync: bool | None = None
@@ -166,7 +168,9 @@ class Companion:
                     self._config.guest_port,
                     self._config.broker,
                     lambda: is_lent(self._identified(), self._group_facts, self._config.credentials),
+                    lambda: self._group_before,
                     member_tls(self._config.tls, self._config.tls_mode),
+                    self._config.credentials,
                 )
                 works.append(self._guests.run())
             await _all_to_their_end(works)
@@ -290,6 +294,9 @@ class Companion:
     def _learn(self, found: GroupFacts) -> None:
         before = self._group_facts
         self._group_facts = found
+        broker = self._identified()
+        if found.master_id is not None and (broker is None or found.master_id != broker.broker_id):
+            self._group_before = found
         if before is None or (before.master_id, before.master_epoch) != (found.master_id, found.master_epoch):
             attrs = {"master_id": str(found.master_id or ""), "master_address": found.master_address or ""}
             self._events.add("RoleChanged", found.master_epoch, attrs)

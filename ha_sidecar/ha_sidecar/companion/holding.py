@@ -62,6 +62,7 @@ from ha_sidecar.decisions.broker_facts import (
     master_process_address,
     parsed_address,
 )
+from ha_sidecar.decisions.succession import acknowledges, is_succeeded
 
 DIAL_WITHIN_S: Final = 1.0
 DIAL_AGAIN_S: Final = 0.2
@@ -81,23 +82,6 @@ LATE_TURN_S: Final = 0.1
 
 _log = logging.getLogger(__name__)
 _refusals: Final = RefusalLog(_log)
-
-
-def is_succeeded(before: GroupFacts, now: GroupFacts) -> bool:
-    """Say whether the controllers name another master, with a copy beside its own if one was possible."""
-    return now.master_epoch > before.master_epoch and len(now.members) > _copies_required(before)
-
-
-def acknowledges(answer: HARuntimeInfo, before: GroupFacts) -> bool:
-    """Say whether the answering broker (907) is a master with a copy beside its own, if one was possible."""
-    in_sync = sum(slave.in_sync for slave in answer.ha_connection_info)
-    return answer.master and in_sync >= _copies_required(before)
-
-
-def _copies_required(before: GroupFacts) -> int:
-    """Return how many copies a successor has beside its own: one, if a third member was in the set."""
-    others = len(before.members) - 1
-    return min(others - 1, 1)
 
 
 async def is_settled(

@@ -15,11 +15,15 @@ from pathlib import Path
 
 import pytest
 
+from controller_core.channel import connect
+from controller_core.remoting.codes import ResponseCode
 from controller_core.tls.dialling import ClientTls, dial_in_tls, trusting
 from ha_sidecar.address import host_port
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.tls.clients import ClientsStage, java_tls_options, sidecar_tls_keys
+from slo_pipeline.canary.requests import send_request
 from testkit.processes.certificates import Authority, controllers_beside_plain
+from testkit.processes.ports import free_port
 from testkit.products.companion import BrokerCompanion
 from testkit.products.controllers import ControllerCluster
 from testkit.products.replica import LogReplicaProcess
@@ -52,6 +56,7 @@ class HeldGroup:
     name_server: NameServer
     brokers: list[JavaBroker]
     companions: list[BrokerCompanion]
+    guest_ports: list[int]
     replica: LogReplicaProcess
     load: LoadClient
 
@@ -95,9 +100,15 @@ async def group(
         for name in ("g-0", "g-1")
     ]
     given = {"hold-ms": HOLD_MS, "name-servers": name_server.address, **sidecar_settings}
+    guest_ports = [free_port() for _ in brokers]
     companions = [
-        BrokerCompanion(one, addresses, **given, **{"broker-ha": f"127.0.0.1:{one.ha_port}"})
-        for one in brokers
+        BrokerCompanion(
+            one,
+            addresses,
+            **given,
+            **{"broker-ha": f"127.0.0.1:{one.ha_port}", "guest-port": str(guest_port)},
+        )
+        for one, guest_port in zip(brokers, guest_ports, strict=True)
     ]
     replica = LogReplicaProcess(tmp_path / "replica", "c", "g", addresses, sidecar_settings)
     load_settings = LoadSettings(rate=SENDS_PER_S, poll_name_server_ms=300, jvm=client_options)
@@ -116,7 +127,7 @@ async def group(
         await asyncio.gather(*(one.process.start() for one in companions))
         await name_server.wait_for_master("g")
         await stack.enter_async_context(load)
-        yield HeldGroup(controllers, name_server, brokers, companions, replica, load)
+        yield HeldGroup(controllers, name_server, brokers, companions, guest_ports, replica, load)
 
 
 async def refuses_plain(address: str) -> bool:
@@ -155,3 +166,21 @@ async def test_no_send_fails_when_the_master_is_killed(
     assert len(held) == 1
     info = await group.controllers.wait_group("c", "g", lambda found: bool(found["master_address"]), SETTLE_S)
     assert info["master_address"] != master.address
+
+
+async def test_a_send_by_the_guest_port_is_stored_although_its_broker_is_not_master_yet(
+    group: HeldGroup,
+) -> None:
+    """As on Kubernetes, where the dead master's address leads there from the election on."""
+    master = await group.master()
+    (successor,) = (number for number, one in enumerate(group.brokers) if one is not master)
+    await group.companions[successor].wait_status(lambda found: found["group"] is not None, SETTLE_S)
+    await group.load.wait_for_acknowledged(SENDS_BEFORE, SETTLE_S)
+    guest = await connect("127.0.0.1", group.guest_ports[successor], SETTLE_S)
+    killing = asyncio.ensure_future(master.kill())
+    try:
+        answer = await guest.call(send_request("Held", "g", 0, 1, b"early", 0), SETTLE_S)
+    finally:
+        guest.close()
+        await killing
+    assert answer.code == ResponseCode.SUCCESS, answer.remark

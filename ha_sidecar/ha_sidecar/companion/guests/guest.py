@@ -15,6 +15,7 @@ from controller_core.channel.sockets import set_options
 from controller_core.tls.serving import MemberTls
 from ha_sidecar import limits
 from ha_sidecar.address import HostPort
+from ha_sidecar.companion.guests.admission import Admission
 from ha_sidecar.companion.guests.heartbeat_filter import HeartbeatFilter
 
 DIAL_WITHIN_S: Final = 1.0
@@ -36,8 +37,8 @@ class GuestRoom:
         emptied: heartbeats whose consumers were taken out, ever.
     """
 
-    def __init__(self, broker: HostPort, tls: MemberTls | None) -> None:
-        """Take the broker's address and how it is dialled for guests that speak TLS."""
+    def __init__(self, broker: HostPort, tls: MemberTls | None, admission: Admission) -> None:
+        """Take the broker's address, how it is dialled for guests that speak TLS, and when guests pass."""
         self.places: Final = Places(limits.GUESTS_MAX, limits.GUESTS_SOURCE_MAX)
         self.guests: Final[dict[Guest, None]] = {}
         self.emptied = 0
@@ -45,6 +46,7 @@ class GuestRoom:
         self.buffer: Final = memoryview(bytearray(limits.GUEST_READ_BYTES_MAX))
         self._broker: Final = broker
         self._tls: Final = tls
+        self._admission: Final = admission
         self._unsent_sides = 0
         self._home_before_s = 0.0
 
@@ -83,11 +85,12 @@ class GuestRoom:
         self._unsent_sides -= 1
 
     async def dial(self, side: "GuestSide", *, in_tls: bool) -> None:
-        """Connect a guest with the broker.
+        """Connect a guest with the broker, when it may pass.
 
         Raises:
-            OSError: the broker cannot be reached within `DIAL_WITHIN_S`.
+            OSError: the broker cannot be reached within `DIAL_WITHIN_S` then.
         """
+        await self._admission.passed()
         loop = asyncio.get_running_loop()
         context = self._tls.client().context if in_tls and self._tls is not None else None
         async with asyncio.timeout(DIAL_WITHIN_S):

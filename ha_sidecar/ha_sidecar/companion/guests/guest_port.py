@@ -5,7 +5,8 @@ consumers in its heartbeats are taken out (`heartbeat_filter`). When the address
 broker is no master any more, all guests are sent home: their connections end as soon as nothing is under way
 on them. Otherwise a client would stay with this broker where it means the other one, for as long as it runs.
 
-    a guest comes            ->  the broker is dialled, in TLS if the guest speaks TLS; while it refuses, its
+    a guest comes            ->  it waits until the broker can acknowledge (`admission`)
+    it may pass              ->  the broker is dialled, in TLS if the guest speaks TLS; while it refuses, its
                                  companion is about to hold clients at its port, and is dialled again
     one of both connections  ->  the other one ends too
     ends
@@ -24,10 +25,14 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from controller_core.access.signing import Sign
+from controller_core.channel.asking import Asker
 from controller_core.channel.listener import Listener
 from controller_core.tls.serving import MemberTls
 from ha_sidecar.address import HostPort
+from ha_sidecar.companion.guests.admission import Admission
 from ha_sidecar.companion.guests.guest import GuestRoom
+from ha_sidecar.decisions.broker_facts import GroupFacts
 
 BACKLOG: Final = 1024
 LOOK_S: Final = 1.0
@@ -47,7 +52,9 @@ class GuestPort:
         port: int,
         broker: HostPort,
         is_lent: Callable[[], Awaitable[bool]],
+        before: Callable[[], GroupFacts | None],
         tls: MemberTls | None = None,
+        sign: Sign | None = None,
     ) -> None:
         """Take the settings.
 
@@ -55,12 +62,17 @@ class GuestPort:
             port: where guests come in, on all addresses.
             broker: the broker's remoting address.
             is_lent: whether the address of another member may lead here.
+            before: the group as it was while another member was master, None if unknown; called in another
+                thread.
             tls: for guests and the broker, for the guests' thread alone; None for plain TCP.
+            sign: signs questions to the broker; None for one without access control.
         """
         self._port: Final = port
         self._is_lent: Final = is_lent
         self._tls: Final = tls
-        self._room: Final = GuestRoom(broker, tls)
+        self._broker: Final = broker
+        self._sign: Final = sign
+        self._room: Final = GuestRoom(broker, tls, Admission(self._asker, before))
         self._stop: Final = threading.Event()
         self._problem: BaseException | None = None
         self._opened: Final = threading.Event()
@@ -100,6 +112,9 @@ class GuestPort:
     def is_open(self) -> bool:
         """Whether guests may come."""
         return self._opened.is_set() and self._problem is None
+
+    def _asker(self) -> Asker:
+        return Asker(self._broker, self._sign, None if self._tls is None else self._tls.client())
 
     def _serve(self) -> None:
         try:

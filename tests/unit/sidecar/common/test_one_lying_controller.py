@@ -14,7 +14,8 @@ from ha_sidecar.common.controllers import Controllers
 from ha_sidecar.common.questions import ask_group, may_elect_uncleanly
 from ha_sidecar.companion.companion import Companion
 from ha_sidecar.companion.config import CompanionConfig
-from ha_sidecar.companion.holding import is_settled, is_succeeded
+from ha_sidecar.companion.holding import is_settled
+from ha_sidecar.decisions.succession import is_succeeded
 from ha_sidecar.seed.config import SeedConfig
 from ha_sidecar.seed.source import GroupAnswer, find_outlook
 from testkit.fakes.scripted_controllers import GROUP, Said, ScriptedController, scripted

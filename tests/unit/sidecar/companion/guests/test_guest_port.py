@@ -10,27 +10,33 @@ from typing import cast
 
 import pytest
 
-from controller_core.remoting.codes import RequestCode
+from controller_core.channel.asking import Asker
+from controller_core.remoting.bodies import HARuntimeInfo
+from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import FrameDecoder, encode
 from controller_core.tls.files import ENFORCING, PERMISSIVE
 from controller_core.tls.serving import MemberTls
 from ha_sidecar import limits
 from ha_sidecar.companion.guests import guest, guest_port
+from ha_sidecar.companion.guests.admission import Admission
 from ha_sidecar.companion.guests.guest import GuestRoom, GuestSide
 from ha_sidecar.companion.guests.guest_port import GuestPort
 from testkit.processes.certificates import Authority
 from testkit.processes.ports import free_port
 
 WITHIN_S = 20.0
+QUESTION = str(int(RequestCode.GET_BROKER_HA_STATUS)).encode()
 LARGE_BYTES = 8 * 1024 * 1024
 
 
 class EchoingBroker:
-    """Sends back what it reads, and remembers its connections."""
+    """Sends back what it reads, remembers its connections, and answers questions (907) on others."""
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.port = free_port()
+        self.is_master = True
+        self.asked = asyncio.Event()
         self.writers: list[asyncio.StreamWriter] = []
         self.came = asyncio.Event()
         self._context = context
@@ -41,13 +47,30 @@ class EchoingBroker:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._context)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.writers.append(writer)
-        self.came.set()
         with contextlib.suppress(OSError, ssl.SSLError):
-            while data := await reader.read(65_536):
-                writer.write(data)
-                await writer.drain()
+            data = await reader.read(65_536)
+            if QUESTION in data:
+                await self._answer(data, reader, writer)
+            else:
+                self.writers.append(writer)
+                self.came.set()
+                await self._echo(data, reader, writer)
         writer.close()
+
+    async def _echo(self, data: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data:
+            writer.write(data)
+            await writer.drain()
+            data = await reader.read(65_536)
+
+    async def _answer(self, data: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        decoder = FrameDecoder()
+        while data:
+            for question in decoder.feed(data):
+                body = HARuntimeInfo(master=self.is_master).encode()
+                writer.write(encode(RemotingCommand.response_to(question, ResponseCode.SUCCESS, body=body)))
+            self.asked.set()
+            data = await reader.read(65_536)
 
     def stop(self) -> None:
         """End the port and all connections."""
@@ -65,7 +88,7 @@ class Entrance:
         self.is_lent = True
         self.looks = 0
         self.number = free_port()
-        self.port = GuestPort(self.number, ("127.0.0.1", self.broker.port), self._look, tls)
+        self.port = GuestPort(self.number, ("127.0.0.1", self.broker.port), self._look, lambda: None, tls)
         self.running: asyncio.Task[None] | None = None
         self._writers: list[asyncio.StreamWriter] = []
 
@@ -170,9 +193,23 @@ async def test_a_guest_that_comes_before_the_broker_is_back_waits_for_it(entranc
         assert await reader.readexactly(len(_frame(b"early"))) == _frame(b"early")
 
 
+async def test_what_a_guest_sends_reaches_no_broker_that_is_not_master_yet(entrance: Entrance) -> None:
+    entrance.broker.is_master = False
+    reader, writer = await entrance.guest()
+    writer.write(_frame(b"early"))
+    await asyncio.wait_for(entrance.broker.asked.wait(), WITHIN_S)
+    entrance.broker.asked.clear()
+    await asyncio.wait_for(entrance.broker.asked.wait(), WITHIN_S)
+    assert not entrance.broker.writers
+    entrance.broker.is_master = True
+    async with asyncio.timeout(WITHIN_S):
+        assert await reader.readexactly(len(_frame(b"early"))) == _frame(b"early")
+
+
 async def test_what_a_guest_sends_before_the_broker_is_connected_reaches_it() -> None:
     """Whether or not asyncio reads on after a pause in `connection_made`, which depends on its release."""
-    room = GuestRoom(("127.0.0.1", free_port()), None)
+    address = ("127.0.0.1", free_port())
+    room = GuestRoom(address, None, Admission(lambda: Asker(address), lambda: None))
     place = room.places.take("10.0.0.1")
     assert place is not None
     side = cast("GuestSide", room.enter(place))
@@ -297,6 +334,6 @@ async def test_plain_guests_are_refused_where_tls_is_required(tmp_path: Path) ->
 
 
 async def test_a_port_that_is_taken_is_an_error(entrance: Entrance) -> None:
-    other = GuestPort(entrance.number, ("127.0.0.1", 1), entrance._look)
+    other = GuestPort(entrance.number, ("127.0.0.1", 1), entrance._look, lambda: None)
     with pytest.raises(OSError, match="in use"):
         await asyncio.wait_for(other.run(), WITHIN_S)
