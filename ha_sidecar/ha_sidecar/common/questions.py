@@ -47,12 +47,22 @@ async def ask_broker(asker: Asker, known_address: str = "") -> BrokerFacts:
         RemotingProtocolError: its answer cannot be read.
     """
     cache = EpochEntryCache.decode((await asker.ask(RequestCode.GET_BROKER_EPOCH_CACHE)).body)
-    status = HARuntimeInfo.decode((await asker.ask(RequestCode.GET_BROKER_HA_STATUS)).body)
+    status = await ask_ha_status(asker)
     table = await _ask_figures(asker)
     if not cache.broker_id and not known_address:
         settings = await asker.ask(RequestCode.GET_BROKER_CONFIG)
         known_address = announced_address(settings.body.decode(errors="replace"))
     return broker_facts(cache, status, table, known_address)
+
+
+async def ask_ha_status(asker: Asker) -> HARuntimeInfo:
+    """Return whether a broker is master, and its slaves (907).
+
+    Raises:
+        AskError: it does not answer.
+        RemotingProtocolError: its answer cannot be read.
+    """
+    return HARuntimeInfo.decode((await asker.ask(RequestCode.GET_BROKER_HA_STATUS)).body)
 
 
 async def _ask_figures(asker: Asker) -> Mapping[str, str]:

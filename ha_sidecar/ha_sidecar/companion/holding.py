@@ -47,13 +47,12 @@ from controller_core.access.signing import Sign
 from controller_core.channel.asking import Asker, AskError
 from controller_core.channel.errors import ConnectionClosedError
 from controller_core.channel.refusals import RefusalLog
-from controller_core.remoting.bodies import HARuntimeInfo
-from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.host_port import join_host_port
 from controller_core.tls.serving import MemberTls
 from ha_sidecar.address import HostPort
 from ha_sidecar.common.events import EventLog
+from ha_sidecar.common.questions import ask_ha_status
 from ha_sidecar.companion.held_clients import WAKES_MAX, HeldClients
 from ha_sidecar.companion.hold_port import HoldPort, listening
 from ha_sidecar.decisions.broker_facts import (
@@ -140,9 +139,9 @@ async def _found_at(address: HostPort, before: GroupFacts, sign: Sign | None) ->
     asker = Asker(address, sign)
     try:
         async with asyncio.timeout(ANSWER_WITHIN_S):
-            answer = await asker.ask(RequestCode.GET_BROKER_HA_STATUS)
+            answer = await ask_ha_status(asker)
         _refusals.answered(join_host_port(*address))
-        serves = acknowledges(HARuntimeInfo.decode(answer.body), before)
+        serves = acknowledges(answer, before)
     except AskError as error:
         if error.is_refusal:
             _refusals.refused(join_host_port(*address), str(error))

@@ -25,8 +25,8 @@ from typing import Final
 from controller_core.channel.asking import Asker, AskError
 from controller_core.channel.log_rate import LogRate
 from controller_core.remoting.bodies import HARuntimeInfo
-from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
+from ha_sidecar.common.questions import ask_ha_status
 from ha_sidecar.decisions.broker_facts import GroupFacts
 from ha_sidecar.decisions.succession import acknowledges
 
@@ -96,6 +96,6 @@ class Admission:
 
 async def _answer(asker: Asker) -> HARuntimeInfo | None:
     try:
-        return HARuntimeInfo.decode((await asker.ask(RequestCode.GET_BROKER_HA_STATUS)).body)
+        return await ask_ha_status(asker)
     except (AskError, RemotingProtocolError):
         return None

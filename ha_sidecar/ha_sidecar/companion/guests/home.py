@@ -11,10 +11,9 @@ from typing import Final
 
 from controller_core.access.signing import Sign
 from controller_core.channel.asking import Asker, AskError
-from controller_core.remoting.bodies import HARuntimeInfo
-from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.address import HostPort
+from ha_sidecar.common.questions import ask_ha_status
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, parsed_address
 
 ANSWER_WITHIN_S: Final = 1.0
@@ -41,8 +40,7 @@ async def _may_be_master_at(address: HostPort, sign: Sign | None) -> bool:
     asker = Asker(address, sign)
     try:
         async with asyncio.timeout(ANSWER_WITHIN_S):
-            answer = await asker.ask(RequestCode.GET_BROKER_HA_STATUS)
-        return HARuntimeInfo.decode(answer.body).master
+            return (await ask_ha_status(asker)).master
     except TimeoutError:
         return True
     except (AskError, RemotingProtocolError):

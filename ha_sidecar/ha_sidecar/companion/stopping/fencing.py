@@ -23,13 +23,12 @@ from typing import Final
 
 from controller_core.channel.asking import Asker, AskError
 from controller_core.channel.refusals import RefusalLog
-from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.address import AddressError, host_port
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.events import EventLog
-from ha_sidecar.common.questions import ask_broker, ask_group, change_settings
+from ha_sidecar.common.questions import ask_broker, ask_group, ask_ha_status, change_settings
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, settings, with_controller_id
 from ha_sidecar.decisions.fence import Fence, FenceAction, FenceInputs, FenceState
@@ -159,12 +158,12 @@ class Fencing:
             if asker is None:
                 asker = self._peers[address] = Asker(host_port(address), self._config.credentials)
             async with asyncio.timeout(ROUND_TIMEOUT_S):
-                answer = await asker.ask(RequestCode.GET_BROKER_HA_STATUS)
-            self._refusals.answered(f"member {address}")
-            return not HARuntimeInfo.decode(answer.body).master
+                status = await ask_ha_status(asker)
         except (AskError, RemotingProtocolError, AddressError, TimeoutError) as error:
             self._not_told(f"member {address}", error)
             return False
+        self._refusals.answered(f"member {address}")
+        return not status.master
 
     def _not_told(self, peer: str, error: Exception) -> None:
         if isinstance(error, AskError) and error.is_refusal:

@@ -39,7 +39,7 @@ from typing import Final
 
 from controller_core.channel import ChannelError
 from controller_core.channel.asking import Asker, AskError
-from controller_core.remoting.bodies import EpochEntryCache, HARuntimeInfo
+from controller_core.remoting.bodies import EpochEntryCache
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
@@ -47,7 +47,7 @@ from controller_core.remoting.headers import GetMetaDataResponseHeader
 from controller_core.remoting.host_port import join_host_port
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError, controller_answer
 from ha_sidecar.common.events import EventLog
-from ha_sidecar.common.questions import ask_group
+from ha_sidecar.common.questions import ask_group, ask_ha_status
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.decisions.broker_facts import GroupFacts, announced_address
 from ha_sidecar.decisions.write_lease import MasterMark, WriteLease, read_mark
@@ -214,7 +214,7 @@ class Leasing:
             await asyncio.sleep(ROUND_S)
 
     async def _ask_role(self) -> None:
-        status = HARuntimeInfo.decode((await self._broker.ask(RequestCode.GET_BROKER_HA_STATUS)).body)
+        status = await ask_ha_status(self._broker)
         if not status.master or status.in_sync_slave_nums < 0:
             self._set_mark(None)
             return
