@@ -119,7 +119,8 @@ class LastingLinks:
                 if isinstance(error, PortClosedError):
                     self._closed_since_s[address] = tried_s
                 self._note_tried(address)
-                await asyncio.sleep(pause_s)
+                took_s = asyncio.get_running_loop().time() - tried_s
+                await asyncio.sleep(max(RECONNECT_S, pause_s - took_s))
                 pause_s = min(pause_s * 2, RECONNECT_MAX_S)
                 continue
             pause_s = RECONNECT_S

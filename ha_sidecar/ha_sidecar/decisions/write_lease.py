@@ -21,14 +21,14 @@ frozen loses it too.
 | its port is closed, and its part has run out | unchanged |
 | is silent | unchanged |
 
-A closed port counts because a process that has ended elects no master, and one that has just started lets
-each member be silent for `CLOSED_MS` at least, whether it has heard it or not. It does not bring back a part
+A closed port counts because a process that has ended elects no master, and one that has just started judges
+no silence for longer than `CLOSED_MS`, whether it has heard the member or not. It does not bring back a part
 that has run out: the controller may have elected before its end. On Kubernetes a port is closed as well at
 the address of a living process on a node that is cut off, but only after a minute of silence.
 
 So controllers that have ended do not stop a master, and controllers that fell silent do: silence looks the
 same from here whether they or this broker are cut off. Where Kubernetes replaces the pods of all controllers,
-their addresses are closed, then silent for 1 to 3 s while they lead nowhere, and closed again.
+their addresses are closed, then silent for 1 to 5 s while they lead nowhere, and closed again.
 
 A lease that has run out comes back only with a newer word of the controllers that names this broker as
 master. If the leader has given the broker up (`leaseMs` of 0), or another is master, the broker must end: it
@@ -48,9 +48,9 @@ from ha_sidecar.decisions.majority import ControllerAnswer, ControllerCount, add
 
 MARGIN_MS: Final = 120
 """How much earlier the broker stops: the guard looks every 50 ms, and needs the rest to get a CPU."""
-CLOSED_MS: Final = 5_000
-"""How long a closed port counts: for so long a controller that has just started judges nobody for silence
-(`STARTING_SILENCE_MS_MIN`, and `DEFAULT_HEARTBEAT_TIMEOUT_MS` for members that it has not heard)."""
+CLOSED_MS: Final = 9_500
+"""How long a closed port counts; below `DEFAULT_HEARTBEAT_TIMEOUT_MS`, for which a controller that has just
+started judges no silence."""
 FRESH_MS: Final = 1_000
 """How long an answer tells who leads."""
 LEASE_MS_MAX: Final = 60_000

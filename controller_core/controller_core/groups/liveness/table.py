@@ -9,7 +9,8 @@ are three ways out, and each names a cause:
 - silence for longer than the sender announced: dead when `expire` is next called. A member that came alive
   less than `STARTING_MS` ago may be silent for `STARTING_SILENCE_MS_MIN` at least: a process that has just
   started stands still for seconds on a full machine, and to replace it costs clients more than to wait for
-  it;
+  it. None is dead by silence before `judges_from_ms`: masters go on without any controller for as long as a
+  process that has just started judges no silence (`ha_sidecar.decisions.write_lease`);
 - its node is lost: dead when the caller says so by `lose`. The rule is in `liveness.node_agents`.
 
 A table that slept itself cannot judge silence: when `expire` is called far later than the earliest deadline,
@@ -72,6 +73,7 @@ class LivenessTable:
         self,
         *,
         starting_ms: int = 0,
+        judges_from_ms: int = 0,
         bounds: TableBounds = MEMBER_BOUNDS,
         source_of: Callable[[int], str] = one_source,
     ) -> None:
@@ -79,12 +81,14 @@ class LivenessTable:
 
         Args:
             starting_ms: how long a member that came alive is taken to be starting; 0 for not at all.
+            judges_from_ms: no member dies by silence before.
             bounds: members beyond them are not taken up.
             source_of: returns the source address of a connection.
         """
         self.holders: Final = Holders(source_of)
         self._bounds: Final = bounds
         self._starting_ms = starting_ms
+        self._judges_from_ms = judges_from_ms
         self._members: dict[ReplicaKey, LiveEntry] = {}
         self._groups: dict[GroupKey, dict[int, LiveEntry]] = {}
         self._addresses: dict[str, LiveEntry] = {}
@@ -202,7 +206,7 @@ class LivenessTable:
         entry.last_beat_ms = now_ms
         is_starting = now_ms < entry.starting_until_ms
         silence_ms = max(entry.timeout_ms, STARTING_SILENCE_MS_MIN) if is_starting else entry.timeout_ms
-        entry.deadline_ms = now_ms + silence_ms
+        entry.deadline_ms = max(now_ms + silence_ms, self._judges_from_ms)
         if not entry.heap_token or entry.deadline_ms < entry.heap_deadline_ms:
             self._schedule(entry)
 
@@ -254,7 +258,7 @@ class LivenessTable:
             if not self.holders.move_on(entry, now_ms):
                 deaths.append(self._bury(entry, Cause.CONNECTION_CLOSED, now_ms))
                 continue
-            entry.deadline_ms = max(now_ms, entry.last_beat_ms + entry.timeout_ms)
+            entry.deadline_ms = max(now_ms, entry.last_beat_ms + entry.timeout_ms, self._judges_from_ms)
             self._schedule(entry)
         return deaths
 

@@ -27,7 +27,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
-from controller_core.groups.commands import LiveBroker
+from controller_core.groups.commands import DEFAULT_HEARTBEAT_TIMEOUT_MS, LiveBroker
 from controller_core.groups.elections.first_elections import has_absurd_epoch
 from controller_core.groups.elections.policy import log_replicas_in_sync
 from controller_core.groups.group import Group
@@ -59,10 +59,15 @@ class HeartbeatReceiver:
     def __init__(self, state: GroupsState, clock: Clock) -> None:
         self._hosts: dict[int, str] = {}
         self._channels_of: dict[str, set[int]] = {}
-        self.table = LivenessTable(starting_ms=STARTING_MS, source_of=self.host_of)
+        started_ms = clock.now_ms()
+        self.table = LivenessTable(
+            starting_ms=STARTING_MS,
+            judges_from_ms=started_ms + DEFAULT_HEARTBEAT_TIMEOUT_MS,
+            source_of=self.host_of,
+        )
         self.unregistered = LivenessTable(bounds=UNREGISTERED_BOUNDS, source_of=self.host_of)
         self.agents = NodeAgents()
-        self.listening_since_ms = clock.now_ms()
+        self.listening_since_ms = started_ms
         self.on_deaths: Callable[[list[Death]], None] = _ignore
         self.on_revival: Callable[[ReplicaKey], None] = _ignore
         self._state = state

@@ -97,7 +97,7 @@ class World:
                     rate=rate,
                     snapshot_entries=shape.snapshot_entries,
                     set_keys=shape.controller_keys | ({"httpToken": CLUSTER_TOKEN} if shape.agents else {}),
-                    on_started=self._watch if shape.agents else None,
+                    on_started=self._watch,
                 )
             )
         for controller in self.controllers:
@@ -129,8 +129,11 @@ class World:
         self._clients(addresses)
 
     def _watch(self, name: str, process: Process, controller: Controller) -> None:
-        controller.heartbeats.table._starting_ms = AGENTS_STARTING_MS
-        self.lost_nodes.watch(name, process, controller)
+        # A schedule is hardly longer than the time for which a new process judges no silence.
+        controller.heartbeats.table._judges_from_ms = 0
+        if self.shape.agents:
+            controller.heartbeats.table._starting_ms = AGENTS_STARTING_MS
+            self.lost_nodes.watch(name, process, controller)
 
     def _agent_of(self, broker: SimulatedBroker, controllers: list[str], seed: int) -> SimulatedAgent:
         def members() -> tuple[NamedMember, ...]:

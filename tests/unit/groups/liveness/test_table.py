@@ -101,6 +101,15 @@ def test_a_broker_that_has_just_started_may_lag_for_longer_than_it_announced() -
     assert [death.key for death in table.expire(2 * STARTING_SILENCE_MS_MIN + 1)] == [ONE]
 
 
+def test_a_controller_that_has_just_started_takes_none_for_dead_by_silence() -> None:
+    table = LivenessTable(judges_from_ms=10_000)
+    table.beat(ONE, 7, 100, timeout_ms=1_500)
+    assert table.expire(10_000) == []
+    table.beat(ONE, 7, 10_000, timeout_ms=1_500)
+    assert table.expire(11_500) == []
+    assert [death.key for death in table.expire(11_501)] == [ONE]
+
+
 def test_a_broker_that_has_run_for_a_while_is_dead_after_the_silence_that_it_announced() -> None:
     table = _starting()
     for now_ms in range(1_000, STARTING_MS + 1, 1_000):

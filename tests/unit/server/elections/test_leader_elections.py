@@ -4,9 +4,11 @@ import asyncio
 
 import pytest
 
+from controller_core.groups.commands import DEFAULT_HEARTBEAT_TIMEOUT_MS
 from controller_core.groups.history import FailoverRecord
 from controller_core.groups.keys import GroupKey, ReplicaKey
 from controller_core.remoting.codes import ResponseCode
+from ha_sidecar.decisions.write_lease import CLOSED_MS
 from testkit.fakes.broker import FakeBroker
 from testkit.products.one_controller import OneNode
 
@@ -25,7 +27,8 @@ async def _master_and_slave(one: OneNode) -> tuple[FakeBroker, FakeBroker]:
 
 
 def _has_run_for_long(one: OneNode) -> None:
-    """Let the first member no longer be starting: the silence that it announces counts."""
+    """Let neither the node nor the first member be starting: the silence that it announces counts."""
+    one.heartbeats.table._judges_from_ms = 0
     entry = one.heartbeats.table.get(ReplicaKey(*B1, 1))
     assert entry is not None
     entry.starting_until_ms = 0
@@ -39,6 +42,19 @@ async def _record(one: OneNode, epoch: int) -> FailoverRecord:
             if record is not None and record.role_taken_ns is not None:
                 return record
             await one.machine.news()
+
+
+async def test_a_node_that_has_just_started_judges_no_silence(one: OneNode) -> None:
+    master, slave = await _master_and_slave(one)
+    started_ms = one.heartbeats.listening_since_ms
+    master.timeout_ms = 300
+    master.beat()
+    await master.fall_silent()
+    entry = one.heartbeats.table.get(ReplicaKey(*B1, 1))
+    assert entry is not None
+    assert entry.deadline_ms >= started_ms + DEFAULT_HEARTBEAT_TIMEOUT_MS > started_ms + CLOSED_MS
+    await slave.die()
+    await master.die()
 
 
 async def test_silence_is_a_death_when_the_announced_time_is_over(one: OneNode) -> None:
