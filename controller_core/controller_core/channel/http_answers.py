@@ -10,6 +10,7 @@ import aiohttp
 
 from controller_core import bounded_json, limits
 from controller_core.bounded_json import JsonError
+from controller_core.remoting.numbers import whole_number
 from controller_core.remoting.text_bounds import one_line
 
 NEWEST_EVENT_HEADER: Final = "Rmqha-Newest-Event"
@@ -107,6 +108,7 @@ def _check(response: aiohttp.ClientResponse) -> None:
 
 
 def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= limits.SEQUENCE_DIGITS_MAX):
+    number = whole_number(text, limits.SEQUENCE_DIGITS_MAX)
+    if number is None:
         raise JsonError(f"{NEWEST_EVENT_HEADER} {text[:40]!r} (expected a number from 0)")
-    return int(text)
+    return number

@@ -9,6 +9,8 @@ Each caller words its own error, and decides whether the host may be empty or th
 import ipaddress
 from typing import Final
 
+from controller_core.remoting.numbers import whole_number
+
 HostPort = tuple[str, int]
 PORT_MAX: Final = 65_535
 _PORT_DIGITS_MAX: Final = 9
@@ -20,16 +22,15 @@ def split_host_port(text: str) -> HostPort | None:
 
     The host may be empty, and loses the brackets of an IPv6 address; the port is 0 to `PORT_MAX`.
     """
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or len(port) > _PORT_DIGITS_MAX:
-        return None
-    if int(port) > PORT_MAX:
+    host, colon, told_port = text.rpartition(":")
+    port = whole_number(told_port, _PORT_DIGITS_MAX)
+    if not colon or port is None or port > PORT_MAX:
         return None
     if ":" not in host and not host.startswith("[") and not host.endswith("]"):
-        return host, int(port)
+        return host, port
     is_bracketed = host.startswith("[") and host.endswith("]")
     address = host[1:-1] if is_bracketed else host
-    return (address, int(port)) if _is_v6(address) else None
+    return (address, port) if _is_v6(address) else None
 
 
 def read_host_port(text: str) -> HostPort:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controller_core.remoting.numbers import BrokerId
+from controller_core.remoting.numbers import BrokerId, whole_number
 from ha_sidecar.commitlog.disk import remove_durably, write_atomically
 
 IDENTITY_FILE: Final = "brokerIdentity"
@@ -77,6 +77,7 @@ class IdentityFiles:
         return parts
 
     def _id(self, path: Path, parts: list[str]) -> BrokerId:
-        if (parts[0], parts[1]) != self._group or not parts[2].isdigit() or int(parts[2]) < 1:
+        number = whole_number(parts[2])
+        if (parts[0], parts[1]) != self._group or not number:
             raise IdentityError(f"{path} holds {'#'.join(parts)!r}, not an id in {'#'.join(self._group)}")
-        return BrokerId(int(parts[2]))
+        return BrokerId(number)

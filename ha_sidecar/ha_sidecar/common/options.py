@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from controller_core.access.request_signer import RequestSigner
+from controller_core.remoting.numbers import whole_number
 from ha_sidecar.address import AddressError, HostPort, host_port, host_ports
 
 _Parsed = TypeVar("_Parsed")
@@ -63,8 +64,10 @@ def _parsed(key: str, text: str, parse: Callable[[str], _Parsed]) -> _Parsed:
 
 def number(key: str, text: str) -> int:
     """Read a whole number from 0."""
-    require(text.isascii() and text.isdigit(), f"{key.replace('_', '-')} {text!r} is not a number")
-    return int(text)
+    read = whole_number(text)
+    if read is None:
+        raise ConfigError(f"{key.replace('_', '-')} {text!r} is not a number")
+    return read
 
 
 def signer(text: str) -> RequestSigner | None:

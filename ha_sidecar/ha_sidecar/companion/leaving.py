@@ -33,6 +33,7 @@ from controller_core.access.signing import Sign
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.remoting.numbers import whole_number
 from ha_sidecar.address import AddressError, host_port
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.questions import ask_broker, ask_group
@@ -140,12 +141,12 @@ async def _ask_state(
 
 def acknowledges_copies(held: Mapping[str, str]) -> bool:
     """Say whether, by its settings, a broker acknowledges only what two members and its whole set have."""
-    least = held.get("minInSyncReplicas", "")
+    least = whole_number(held.get("minInSyncReplicas", ""))
     return (
         held.get("brokerRole") == "SYNC_MASTER"
         and held.get("allAckInSyncStateSet") == "true"
-        and least.isdigit()
-        and int(least) >= 2
+        and least is not None
+        and least >= 2
     )
 
 

@@ -27,6 +27,7 @@ from controller_core.remoting.client_headers import CreateTopicRequestHeader
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.header import Header, JavaInt, JavaLong
+from controller_core.remoting.numbers import whole_number
 from ha_sidecar.decisions.metadata_tables import BY_CODE, MetadataKind, MetadataSnapshot, holds_entries
 
 GRACE_MS: Final = 30_000
@@ -122,10 +123,10 @@ def _requests(kind: MetadataKind, name: str, value: Mapping[str, Any]) -> list[P
             kind.file_name,
             name,
             RequestCode.UPDATE_CONSUMER_OFFSET,
-            UpdateConsumerOffsetRequestHeader(group, topic, int(queue), offset),
+            UpdateConsumerOffsetRequestHeader(group, topic, number, offset),
         )
         for queue, offset in queues
-        if separator and queue.isdigit()
+        if separator and (number := whole_number(queue)) is not None
     ]
 
 

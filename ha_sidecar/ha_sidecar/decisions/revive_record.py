@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from controller_core import bounded_json
 from controller_core.bounded_json import JsonError
+from controller_core.remoting.numbers import whole_number
 from ha_sidecar.decisions.revive_debt import DebtRecord
 from ha_sidecar.decisions.revive_log import Consumer
 
@@ -82,7 +83,7 @@ def decode(data: bytes, cluster: str, group: str) -> DebtRecord:
 
 def _offsets(value: Mapping[str, Any], kind: str) -> dict[int, int]:
     named = value.get(kind)
-    if not isinstance(named, dict) or not all(queue.isascii() and queue.isdigit() for queue in named):
+    if not isinstance(named, dict) or any(whole_number(queue) is None for queue in named):
         raise DebtRecordError(f"{kind}: not offsets by queue")
     return {int(queue): _integer(kind, offset, _OFFSET_MIN) for queue, offset in named.items()}
 

@@ -44,6 +44,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from controller_core.remoting.numbers import whole_number
 from ha_sidecar.decisions.majority import ControllerAnswer, ControllerCount, address_of, named_leader
 
 MARGIN_MS: Final = 120
@@ -134,7 +135,5 @@ class MasterMark:
 
 def read_mark(text: str) -> MasterMark | None:
     """Return the mark that a text names; None if it names none."""
-    broker_id, _, epoch = text.partition(".")
-    if not (broker_id.isdecimal() and epoch.isdecimal() and len(text) < 40):
-        return None
-    return MasterMark(int(broker_id), int(epoch))
+    broker_id, epoch = map(whole_number, text.partition(".")[::2])
+    return None if broker_id is None or epoch is None else MasterMark(broker_id, epoch)

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from controller_core.remoting.numbers import whole_number
 from ha_sidecar.address import AddressError, HostPort, host_port
 from ha_sidecar.decisions.broker_facts import GroupName
 
@@ -120,8 +121,8 @@ def _text(values: Mapping[str, Any], key: str) -> str:
 
 def _number(values: Mapping[str, Any], key: str) -> int:
     value = values.get(key)
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
-        return int(value)
+    if isinstance(value, str) and (number := whole_number(value)) is not None:
+        return number
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ElectionEventError(f"{key} {_shown(value)}: expected a number from 0")
     return value

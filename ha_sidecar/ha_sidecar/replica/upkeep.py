@@ -10,6 +10,7 @@ from typing import Final
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.remoting.numbers import whole_number
 from ha_sidecar.address import AddressError, host_port
 from ha_sidecar.commitlog.retention import RetentionRule
 from ha_sidecar.commitlog.room import NO_SPACE
@@ -77,8 +78,8 @@ async def _ask_retention_hours(asker: Asker, known: int | None) -> int:
             return known or RETENTION_HOURS_DEFAULT
         raise
     told = settings(answer.body.decode(errors="replace")).get("fileReservedTime", "")
-    is_number = told.isascii() and told.isdigit() and len(told) <= _DIGITS_MAX
-    return max(1, int(told)) if is_number else known or RETENTION_HOURS_DEFAULT
+    hours = whole_number(told, _DIGITS_MAX)
+    return known or RETENTION_HOURS_DEFAULT if hours is None else max(1, hours)
 
 
 def retention_rule(config: ReplicaConfig, view: FollowedGroup) -> RetentionRule:

@@ -27,6 +27,7 @@ from urllib.parse import quote
 from aiohttp import ETag, hdrs, web
 from yarl import URL
 
+from controller_core.remoting.numbers import whole_number
 from slo_pipeline.reports.files.listing import ListedFailover, ListedReport, Listing, render_list
 from slo_pipeline.serve.shelf import Shelf, Shelved
 
@@ -40,6 +41,7 @@ HEADERS: Final = {
 }
 ETAG_CHARACTERS: Final = 32
 # Shorter pages are sent as they are.
+PAGE_DIGITS_MAX: Final = 6
 COMPRESSED_BYTES_MIN: Final = 1_024
 GZIP_LEVEL: Final = 6
 # How many changes of master the list knows of; older ones are on the pages of their reports.
@@ -76,7 +78,8 @@ async def _list(request: web.Request) -> web.Response:
 
 def _page_number(text: str | None) -> int:
     """Return a page's number from an address; the first page for an invalid number."""
-    return int(text) if text and text.isascii() and text.isdecimal() and 1 <= len(text) <= 6 else 1
+    number = whole_number(text or "", PAGE_DIGITS_MAX)
+    return 1 if number is None else number
 
 
 async def _with_slash(request: web.Request) -> web.Response:

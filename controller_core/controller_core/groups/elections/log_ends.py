@@ -64,6 +64,7 @@ from controller_core.groups.elections.first_elections import is_first
 from controller_core.groups.elections.policy import is_electable
 from controller_core.groups.group import Group
 from controller_core.groups.keys import BrokerId, LogOffset
+from controller_core.remoting.numbers import whole_number
 
 LOGS_UNKNOWN: Final = "LogsUnknown"
 """Too few members of the set told the end of their log."""
@@ -84,8 +85,8 @@ def copies_of(settings: Mapping[str, str]) -> int | None:
     """
     if settings.get("allAckInSyncStateSet", "").strip().lower() == "true":
         return None
-    text = settings.get("inSyncReplicas", _COPIES_BY_DEFAULT).strip()
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= COPIES_DIGITS_MAX else 1
+    told = whole_number(settings.get("inSyncReplicas", _COPIES_BY_DEFAULT).strip(), COPIES_DIGITS_MAX)
+    return 1 if told is None else told
 
 
 def fewest_copies(told: Iterable[int | None]) -> int | None:

@@ -39,6 +39,7 @@ from controller_core.groups.liveness.scan import listening_left_ms
 from controller_core.groups.liveness.table import EXPIRY_LATENESS_MS_MAX, STARTING_MS, LivenessTable
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.headers import BrokerHeartbeatRequestHeader
+from controller_core.remoting.numbers import whole_number
 from controller_core.remoting.text_bounds import GROUP_MEMBERS_MAX
 from controller_core.server.clock import Clock
 from controller_core.server.common.json_views import Beat
@@ -50,7 +51,6 @@ SLICE = 256
 """Deaths that are reported in one turn of the loop."""
 _TICK_MIN_S = 0.005
 _MS_PER_S = 1_000
-_ID_DIGITS_MAX = 19
 
 
 class HeartbeatReceiver:
@@ -281,10 +281,10 @@ class HeartbeatReceiver:
         not bind (`leaseBinds`) and a log replica is in the SyncStateSet: without it the member acknowledges
         nothing.
         """
-        broker_id = ext.get("brokerId", "")
-        if not broker_id.isdecimal() or len(broker_id) > _ID_DIGITS_MAX:
+        broker_id = whole_number(ext.get("brokerId", ""))
+        if broker_id is None:
             return None
-        key = ReplicaKey(ext.get("clusterName", ""), ext.get("brokerName", ""), BrokerId(int(broker_id)))
+        key = ReplicaKey(ext.get("clusterName", ""), ext.get("brokerName", ""), BrokerId(broker_id))
         entry = self.table.get(key)
         now_ms = self._clock.now_ms()
         if entry is None:

@@ -43,6 +43,7 @@ from controller_core.channel.http_answers import NEWEST_EVENT_HEADER
 from controller_core.channel.http_port import HttpPort, StreamCounter
 from controller_core.groups.history import EventsPage
 from controller_core.remoting.errors import shown
+from controller_core.remoting.numbers import whole_number
 from controller_core.server.common import json_views
 from controller_core.server.common.http_errors import HttpError, errors_as_json, json_response
 from controller_core.server.http_api.changes import ChangeRoutes, ChangesView
@@ -314,10 +315,10 @@ def _query_int(request: web.Request, name: str, default: int) -> int:
 
 
 def _whole_number(name: str, text: str) -> int:
-    digits = len(text) <= _NUMBER_DIGITS_MAX and text.isascii() and text.isdigit()
-    if not digits or int(text) > NUMBER_MAX:
+    number = whole_number(text, _NUMBER_DIGITS_MAX)
+    if number is None or number > NUMBER_MAX:
         raise HttpError(400, f"must be a whole number from 0 to {NUMBER_MAX}", field=name, value=shown(text))
-    return int(text)
+    return number
 
 
 def _query_bool(request: web.Request, name: str, *, default: bool) -> bool:

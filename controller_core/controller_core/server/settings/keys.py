@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from controller_core.remoting.numbers import whole_number
+
 Kind = Literal["bool", "int", "text"]
 
 
@@ -175,12 +177,12 @@ def parse_value(info: KeyInfo, text: str) -> bool | int | str:
                 raise InvalidSettingError(info.key, text, "must be true or false")
             return text.lower() == "true"
         case "int":
-            # Why not int() alone: it accepts "1_000" and Arabic-Indic digits, which Java would not.
-            if not (text.isascii() and text.lstrip("-").isdigit()):
+            size = whole_number(text.removeprefix("-"))
+            if size is None:
                 raise InvalidSettingError(
                     info.key, text, f"must be a whole number from {info.low} to {info.high}"
                 )
-            number = int(text)
+            number = -size if text.startswith("-") else size
             if not info.low <= number <= info.high:
                 raise InvalidSettingError(info.key, text, f"must be from {info.low} to {info.high}")
             return number

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 
 from controller_core.remoting.host_port import PORT_MAX
+from controller_core.remoting.numbers import whole_number
 
 PEERS_MAX = 9
 HOST_CHARACTERS_MAX = 253
@@ -86,12 +87,11 @@ def _parse_entry(entry: str) -> Peer:
         raise PeerListError(f"entry {entry!r} is not of the form nK-host:port, with ';' between entries")
     if not _NAME.fullmatch(name):
         raise PeerListError(f"entry {entry!r} has the node id {name!r}, expected n and a number, as n0")
-    if not (
-        port_text.isascii() and port_text.isdigit() and len(port_text) <= 5 and 0 < int(port_text) <= PORT_MAX
-    ):
+    port = whole_number(port_text)
+    if port is None or not 0 < port <= PORT_MAX:
         raise PeerListError(f"entry {entry!r} has the port {port_text!r}, expected 1 to {PORT_MAX}")
     _check_host(entry, host)
-    return Peer(name, host, int(port_text))
+    return Peer(name, host, port)
 
 
 def _check_host(entry: str, host: str) -> None:

@@ -12,6 +12,7 @@ from controller_core.channel.errors import CallTimeoutError, ConnectionClosedErr
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import shown
 from controller_core.remoting.host_port import join_host_port
+from controller_core.remoting.numbers import whole_number
 from controller_core.server.common.broker_questions import Ask, RefusedError, ask_or_raise
 from controller_core.server.settings import properties
 
@@ -49,11 +50,12 @@ class BrokerSetting:
             if not _announces(held, address):
                 raise RefusedError(f"another broker answers at {address}")
         text = held.get(SETTING, "")
-        if not (text.isascii() and text.isdigit() and len(text) <= SETTING_DIGITS_MAX):
+        number = whole_number(text, SETTING_DIGITS_MAX)
+        if number is None:
             raise RefusedError(
                 f"its {SETTING} is not a number of at most {SETTING_DIGITS_MAX} digits: {shown(text)}"
             )
-        return int(text)
+        return number
 
     async def _settings_at(self, address: str) -> dict[str, str]:
         answer = await ask_or_raise(self._ask, address, RequestCode.GET_BROKER_CONFIG)

@@ -25,6 +25,7 @@ from controller_core.channel.asking import Asker, AskError
 from controller_core.channel.refusals import RefusalLog
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.remoting.numbers import whole_number
 from ha_sidecar.address import AddressError, host_port
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.events import EventLog
@@ -196,8 +197,7 @@ class Fencing:
         except (AskError, TimeoutError) as error:
             self._not_told(BROKER, error)
             return None
-        value = settings(answer.body.decode(errors="replace")).get(SETTING, "")
-        return int(value) if value.isdigit() else None
+        return whole_number(settings(answer.body.decode(errors="replace")).get(SETTING, ""))
 
     async def _set(self, value: int) -> bool:
         try:

@@ -45,6 +45,7 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.headers import GetMetaDataResponseHeader
 from controller_core.remoting.host_port import join_host_port
+from controller_core.remoting.numbers import whole_number
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError, controller_answer
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.questions import ask_group, ask_ha_status
@@ -121,13 +122,14 @@ class Leasing:
         is_first = True
         try:
             while question := await reader.readline():
-                time_cs, _, mark = question.decode(errors="replace").strip().partition(" ")
-                if not time_cs.isdecimal():
+                told_cs, _, mark = question.decode(errors="replace").strip().partition(" ")
+                time_cs = whole_number(told_cs)
+                if time_cs is None:
                     break
                 if is_first:
                     self._connected(read_mark(mark))
                     is_first = False
-                writer.write(self._answer(int(time_cs)).encode() + b"\n")
+                writer.write(self._answer(time_cs).encode() + b"\n")
                 await writer.drain()
         except (ConnectionError, ValueError) as error:
             _log.debug("the guard: %s", error)

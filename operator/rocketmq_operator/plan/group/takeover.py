@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from controller_core.remoting.numbers import whole_number
 from rocketmq_operator.api.names import EPOCH_ANNOTATION, GROUP
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import (
@@ -160,7 +161,7 @@ def endpoint_slice(
 def deciding_epoch(slice_: Live) -> int:
     """Return the master epoch that a slice carries, 0 if it carries none."""
     text = str((slice_["metadata"].get("annotations") or {}).get(EPOCH_ANNOTATION, ""))
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return whole_number(text) or 0
 
 
 def server_of(slice_: Live) -> str:

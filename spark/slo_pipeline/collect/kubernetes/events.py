@@ -14,6 +14,7 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
+from controller_core.remoting.numbers import whole_number
 from slo_pipeline.collect.kubernetes.api import Json
 from slo_pipeline.collect.kubernetes.members import Members
 from slo_pipeline.collect.scraping.event_rows import INT64_MAX, EventError, checked_row
@@ -90,9 +91,8 @@ def _happened_ns(event: Mapping[str, Any], series: Mapping[str, Any], metadata: 
 
 def _version(text: object) -> int:
     """Return a resourceVersion for people to order by; 0 if it is not a number (the API allows that)."""
-    if not isinstance(text, str) or not text.isascii() or not text.isdecimal():
-        return 0
-    return min(int(text), INT64_MAX)
+    number = whole_number(text) if isinstance(text, str) else None
+    return min(number or 0, INT64_MAX)
 
 
 class EventCopier:
