@@ -53,9 +53,11 @@ async def run(
     try:
         printed, complaint = await asyncio.wait_for(process.communicate(stdin), timeout_s)
     except TimeoutError as error:
-        process.kill()
-        await process.wait()
         raise KubeError(f"{' '.join(command)}: not done in {timeout_s} s") from error
+    finally:
+        if process.returncode is None:  # it took longer, or the caller is cancelled
+            process.kill()
+            await process.communicate()
     if process.returncode != 0:
         raise KubeError(f"{' '.join(command)}: {process.returncode}\n{complaint.decode(errors='replace')}")
     return printed
