@@ -61,16 +61,19 @@ async def _is_held(cluster: Cluster, what: str) -> bool:
     return bool(found["metadata"].get("finalizers") == ["rocketmq-ha.dev/in-brokers"])
 
 
-def _shown_commands() -> list[str]:
-    """Return the commands of the reference that change something or wait."""
+def _shown_commands() -> tuple[list[str], list[str]]:
+    """Return the commands of the reference that make objects and wait, and those that release them."""
     text = (ROOT / "docs" / "reference" / "topics.md").read_text()
-    return [line for line in re.findall(r"^\$ (.*)$", text, re.MULTILINE) if " get " not in line]
+    lines = [line for line in re.findall(r"^\$ (.*)$", text, re.MULTILINE) if " get " not in line]
+    releasing = [line for line in lines if "finalizers" in line]
+    return [line for line in lines if line not in releasing], releasing
 
 
 async def test_a_topic_and_a_consumer_group_are_made_as_the_reference_shows(release: Release) -> None:
     cluster = release.cluster
     await release.group.until_whole()
-    for command in _shown_commands():
+    making, _ = _shown_commands()
+    for command in making:
         await as_shown(cluster, command)
     config = await _broker(release, "read", "Topic", "prices")
     assert (config["readQueueNums"], config["attributes"]["message.type"]) == (8, "NORMAL")
@@ -184,3 +187,33 @@ async def test_deletion_keeps_or_forgets_as_the_policy_says(release: Release) ->
         with pytest.raises(KubeError, match="NotFound"):
             await cluster.get(*what.split("/"))
         assert await _broker(release, "read", kind, what.split("/")[1]) is None
+
+
+async def test_without_an_operator_an_object_is_released_by_hand_as_the_reference_shows(
+    release: Release,
+) -> None:
+    cluster = release.cluster
+    making, releasing = _shown_commands()
+    for command in making:
+        await as_shown(cluster, command)
+    for what in (TOPIC, GROUP):
+        await _patched(cluster, what, {"deletionPolicy": "Delete"})
+        await until(f"{what} is held", partial(_is_held, cluster, what), ACTED_WITHIN_S)
+    await cluster.kubectl("scale", _OPERATOR, "--replicas=0")
+    try:
+        await cluster.kubectl(
+            *("wait", "pod", "--selector=app.kubernetes.io/component=operator", "--for=delete"),
+            timeout_s=ACTED_WITHIN_S,
+        )
+        await cluster.kubectl("delete", TOPIC, GROUP, "--wait=false")
+        for what in (TOPIC, GROUP):
+            assert "deletionTimestamp" in (await cluster.get(*what.split("/")))["metadata"]
+        for command in releasing:
+            await as_shown(cluster, command)
+        for what in (TOPIC, GROUP):
+            with pytest.raises(KubeError, match="NotFound"):
+                await cluster.get(*what.split("/"))
+    finally:
+        await cluster.kubectl("scale", _OPERATOR, "--replicas=2")
+        await cluster.kubectl("rollout", "status", _OPERATOR, "--timeout=120s", timeout_s=130.0)
+    assert await _broker(release, "read", "Topic", "prices") is not None, "the brokers keep it"

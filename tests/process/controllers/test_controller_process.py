@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from controller_core.channel.errors import ChannelError
+from controller_core.groups.commands import DEFAULT_HEARTBEAT_TIMEOUT_MS
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
@@ -116,6 +117,9 @@ async def test_silence_is_a_death_after_the_time_that_the_broker_announced(
     # Long enough for a machine that stands still for seconds, and far from the 10 s
     # of those who announce nothing.
     master, slave = await _group_of_two(cluster, timeout_ms=4_000)
+    await asyncio.sleep(
+        DEFAULT_HEARTBEAT_TIMEOUT_MS / 1_000
+    )  # a node that has just started judges no silence
     begin_s = asyncio.get_running_loop().time()
     master.beat()
     await master.fall_silent()
