@@ -166,7 +166,7 @@ def _parsed(file: IO[bytes] | pa.NativeFile, schema: pa.Schema) -> pq.ParquetFil
     try:
         parquet = pq.ParquetFile(file)
         found = parquet.schema_arrow
-    except pa.ArrowException:
+    except (pa.ArrowException, UnicodeDecodeError):  # the latter for a column's name
         return "unusable segment: damaged Parquet"
     except OSError as error:
         if error.errno is not None:

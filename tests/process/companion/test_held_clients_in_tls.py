@@ -168,6 +168,7 @@ async def test_no_send_fails_when_the_master_is_killed(
     assert info["master_address"] != master.address
 
 
+@pytest.mark.parametrize("group", ["plain"], indirect=True)
 async def test_a_send_by_the_guest_port_is_stored_although_its_broker_is_not_master_yet(
     group: HeldGroup,
 ) -> None:

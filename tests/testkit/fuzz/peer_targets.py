@@ -112,10 +112,17 @@ def peer_messages(data: bytes) -> None:
             message = _sent(_message(numbers))
             if message is not None:
                 checks.check(message)
+                if _says_that_the_log_was_lost(message, member.raw.last_index):
+                    return
                 member.raw.step(message)
         member.work()
         if member.raw.term > before + TERM_AHEAD_MAX:
             raise PeerFindingError(f"term {member.raw.term} after {before}")
+
+
+def _says_that_the_log_was_lost(message: Message, last: int) -> bool:
+    """Say whether the node's own leader tells of entries that the node lacks: the core ends the node then."""
+    return message.type is MessageType.HEARTBEAT and message.commit > last
 
 
 def _store() -> MemoryStore:
