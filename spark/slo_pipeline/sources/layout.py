@@ -27,6 +27,8 @@ NAMED_MAX: Final = 5
 _DAY: Final = re.compile(r"day=([0-9]{4}-[0-9]{2}-[0-9]{2})")
 _HIDDEN: Final = (".", "_")
 _MAGIC: Final = b"PAR1"
+DAMAGE: Final = (pa.ArrowException, UnicodeDecodeError)
+"""What Arrow raises for damaged Parquet; the latter for the name of a column."""
 # Of timestamps. Spark reads no nanoseconds.
 _UNITS: Final = ("ms", "us")
 NOT_A_FILE: Final = "unusable segment: not a file"
@@ -166,7 +168,7 @@ def _parsed(file: IO[bytes] | pa.NativeFile, schema: pa.Schema) -> pq.ParquetFil
     try:
         parquet = pq.ParquetFile(file)
         found = parquet.schema_arrow
-    except (pa.ArrowException, UnicodeDecodeError):  # the latter for a column's name
+    except DAMAGE:
         return "unusable segment: damaged Parquet"
     except OSError as error:
         if error.errno is not None:
@@ -228,7 +230,7 @@ def reading(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except pa.ArrowException:
+    except DAMAGE:
         raise SegmentUnusableError(f"{path}: unusable segment: damaged Parquet") from None
     except OSError as error:
         why = error.strerror or "damaged Parquet"
