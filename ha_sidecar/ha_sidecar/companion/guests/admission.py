@@ -58,18 +58,17 @@ class Admission:
         """Return when a guest that comes now may pass."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.ensure_future(self._until_open())
-        asking = self._asking
         self._waiting += 1
         try:
             async with asyncio.timeout(WAIT_S):
-                await asyncio.shield(asking)
+                await asyncio.shield(self._asking)
         except TimeoutError:
             _log_late("a guest has waited for %.1f s, and the broker cannot acknowledge yet", WAIT_S)
             self._passed_epoch = self._epoch_before()
         finally:
             self._waiting -= 1
-            if not self._waiting:
-                asking.cancel()
+            if not self._waiting and self._asking is not None:
+                self._asking.cancel()
                 self._asking = None
 
     async def _until_open(self) -> None:
