@@ -19,7 +19,6 @@ from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import ConflictError, NotFoundError, ResourceNotFoundError
 
 from controller_core import bounded_json
-from controller_core.remoting.numbers import whole_number
 from rocketmq_operator.api.names import API_VERSION, CERTIFICATE_KIND, FIELD_MANAGER, OUR_KINDS
 from rocketmq_operator.clients.api import (
     EVENTS_MAX,
@@ -307,7 +306,8 @@ def retry_after_s(headers: Mapping[str, str]) -> float:
 
     The result is 0 where it does not say.
     """
-    return min(RETRY_AFTER_MAX_S, float(whole_number(headers.get("Retry-After", "")) or 0))
+    text = headers.get("Retry-After", "")
+    return min(RETRY_AFTER_MAX_S, float(text)) if text.isascii() and text.isdigit() else 0.0
 
 
 def error_cause(error: Exception) -> str:

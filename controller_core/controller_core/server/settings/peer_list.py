@@ -16,6 +16,7 @@ from controller_core.remoting.numbers import whole_number
 
 PEERS_MAX = 9
 HOST_CHARACTERS_MAX = 253
+_PORT_DIGITS_MAX = 5
 """Of a host name, as in DNS."""
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 _NAME = re.compile(r"n(0|[1-9]\d{0,4})")
@@ -87,7 +88,7 @@ def _parse_entry(entry: str) -> Peer:
         raise PeerListError(f"entry {entry!r} is not of the form nK-host:port, with ';' between entries")
     if not _NAME.fullmatch(name):
         raise PeerListError(f"entry {entry!r} has the node id {name!r}, expected n and a number, as n0")
-    port = whole_number(port_text)
+    port = whole_number(port_text, _PORT_DIGITS_MAX)
     if port is None or not 0 < port <= PORT_MAX:
         raise PeerListError(f"entry {entry!r} has the port {port_text!r}, expected 1 to {PORT_MAX}")
     _check_host(entry, host)

@@ -24,6 +24,8 @@ SOURCE = "kubernetes"
 KIND = "KubernetesEvent"
 PAGE_EVENTS = 500
 MESSAGE_CHARACTERS_MAX = 1_000
+VERSION_DIGITS_MAX = 20
+"""Of a resourceVersion, a number of 64 bits without a sign."""
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _NS_PER_US = 1_000
@@ -91,7 +93,7 @@ def _happened_ns(event: Mapping[str, Any], series: Mapping[str, Any], metadata: 
 
 def _version(text: object) -> int:
     """Return a resourceVersion for people to order by; 0 if it is not a number (the API allows that)."""
-    number = whole_number(text) if isinstance(text, str) else None
+    number = whole_number(text, VERSION_DIGITS_MAX) if isinstance(text, str) else None
     return min(number or 0, INT64_MAX)
 
 

@@ -33,6 +33,7 @@ from controller_core.server.settings.peer_list import PeerListError, parse_peers
         ("n0-a:0", "the port '0', expected 1 to 65535"),
         ("n0-a:65536", "the port '65536'"),
         ("n0-a:-1", "the port '-1'"),
+        ("n0-a:000080", "the port '000080'"),
         ("n0-a:1_0", "the port '1_0'"),
         ("n0-a: 1", "the port ' 1'"),
         ("n0-a:" + "9" * 5000, "the port"),
