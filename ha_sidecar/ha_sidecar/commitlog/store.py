@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from controller_core.remoting.numbers import LogOffset
+from controller_core.remoting.numbers import LogOffset, whole_number
 from ha_sidecar.commitlog.disk import OS_DISK, Disk, remove_durably, write_atomically
 from ha_sidecar.commitlog.files import CommitLog
 from ha_sidecar.commitlog.layout import Layout, LogLayoutError, guess_file_bytes
@@ -184,7 +184,7 @@ class ReplicaStore:
         """
         parent, disk = self.directory / ARCHIVE_DIRECTORY, self._disk
         disk.make_directory(parent)
-        taken = sorted(int(name) for name in disk.list(parent) if name.isdigit())
+        taken = sorted(number for name in disk.list(parent) if (number := whole_number(name)) is not None)
         if len(taken) >= ARCHIVES_MAX:
             raise StoreError(f"{parent} holds {len(taken)} diverged logs already")
         target = parent / str((taken[-1] if taken else 0) + 1)

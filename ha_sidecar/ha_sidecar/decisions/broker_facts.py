@@ -24,7 +24,7 @@ from controller_core.remoting.bodies import (
     ReplicasInfo,
 )
 from controller_core.remoting.host_port import join_host_port
-from controller_core.remoting.numbers import BrokerId, LogOffset, whole_number
+from controller_core.remoting.numbers import BrokerId, LogOffset, signed_number
 from ha_sidecar.address import AddressError, HostPort, host_port
 
 DISPATCH_BEHIND_KEY = "dispatchBehindBytes"
@@ -134,10 +134,6 @@ def broker_facts(
     max_offset = LogOffset(cache.max_offset)
     slaves = tuple(_slave(info) for info in status.ha_connection_info) if status.master else ()
     in_sync = [slave.ack_offset for slave in slaves if slave.in_sync]
-    behind = table.get(DISPATCH_BEHIND_KEY, "")
-    behind_bytes = whole_number(behind.removeprefix("-"))
-    if behind_bytes is not None and behind.startswith("-"):
-        behind_bytes = -behind_bytes  # it dispatched more between its looks at the two offsets
     client = status.ha_client_runtime_info
     return BrokerFacts(
         broker_id=BrokerId(cache.broker_id),
@@ -146,7 +142,7 @@ def broker_facts(
         last_epoch=max((entry.epoch for entry in cache.epoch_list), default=-1),
         max_offset=max_offset,
         confirm_offset=min([max_offset, *in_sync]) if status.master else None,
-        dispatch_behind_bytes=behind_bytes,
+        dispatch_behind_bytes=signed_number(table.get(DISPATCH_BEHIND_KEY, "")),
         slaves=slaves,
         epoch_starts=tuple(sorted((entry.epoch, entry.start_offset) for entry in cache.epoch_list)),
         received_bytes_per_s=None if status.master or client is None else client.transferred_byte_in_second,

@@ -45,7 +45,7 @@ from rocketmq_operator.clients.api import (
 from rocketmq_operator.plan.common.objects import controller_of, replaced_by_key
 from rocketmq_operator.plan.common.observation import ObservationError
 from rocketmq_operator.plan.group.observed import ObservedGroup, ReportedFailover, ReportedGroup
-from rocketmq_operator.plan.group.slices import endpoint_slice_moves
+from rocketmq_operator.plan.group.slices import endpoint_slice_moves, guest_port
 from rocketmq_operator.plan.group.takeover import deciding_epoch, server_of, slice_is_current
 from rocketmq_operator.plan.pods.observed import ObservedPod
 
@@ -283,8 +283,7 @@ class Takeover:
     def _guests_wait(self, key: tuple[str, str]) -> bool:
         """Tell whether clients that come by a former master's address wait for the new one."""
         observed = self._observations[key]
-        pod = observed.pods.get(observed.master)
-        return pod is not None and pod.guest_port is not None
+        return guest_port(observed, observed.master) is not None
 
     def _note_election(self, namespace: str, election: ElectionEvent) -> None:
         key = (namespace, election.group)

@@ -54,7 +54,7 @@ SETTINGS = {
 """The operator's, of an Async group: an acknowledgement is the master's own copy."""
 SEQUENCES_APART = 1_000_000
 SILENT_S = 6.0
-"""How long no process ends or answers at the address of a pod that is replaced; 5 s at most were seen."""
+"""For how long nothing answers at the addresses; while Kubernetes replaced pods, 5 s at most were seen."""
 STARTING_S = 20.0
 """For how long the controllers spare a broker that has just started."""
 

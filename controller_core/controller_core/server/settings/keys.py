@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from controller_core.remoting.numbers import whole_number
+from controller_core.remoting.numbers import signed_number
 
 Kind = Literal["bool", "int", "text"]
 
@@ -177,12 +177,11 @@ def parse_value(info: KeyInfo, text: str) -> bool | int | str:
                 raise InvalidSettingError(info.key, text, "must be true or false")
             return text.lower() == "true"
         case "int":
-            size = whole_number(text.removeprefix("-"))
-            if size is None:
+            number = signed_number(text)
+            if number is None:
                 raise InvalidSettingError(
                     info.key, text, f"must be a whole number from {info.low} to {info.high}"
                 )
-            number = -size if text.startswith("-") else size
             if not info.low <= number <= info.high:
                 raise InvalidSettingError(info.key, text, f"must be from {info.low} to {info.high}")
             return number

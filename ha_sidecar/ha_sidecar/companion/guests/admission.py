@@ -64,7 +64,7 @@ class Admission:
                 await asyncio.shield(self._asking)
         except TimeoutError:
             _log_late("a guest has waited for %.1f s, and the broker cannot acknowledge yet", WAIT_S)
-            self._passed_epoch = self._epoch_before()
+            self._passed_epoch = _epoch(self._before())
         finally:
             self._waiting -= 1
             if not self._waiting and self._asking is not None:
@@ -82,15 +82,16 @@ class Admission:
     def _is_open(self, answer: HARuntimeInfo | None) -> bool:
         if answer is None:
             return True
-        before, epoch = self._before(), self._epoch_before()
+        before = self._before()
+        epoch = _epoch(before)
         is_copied = before is None or epoch == self._passed_epoch or acknowledges(answer, before)
         if answer.master and is_copied:
             self._passed_epoch = epoch
         return answer.master and is_copied
 
-    def _epoch_before(self) -> int | None:
-        before = self._before()
-        return None if before is None else before.master_epoch
+
+def _epoch(before: GroupFacts | None) -> int | None:
+    return None if before is None else before.master_epoch
 
 
 async def _answer(asker: Asker) -> HARuntimeInfo | None:

@@ -90,7 +90,7 @@ def endpoint_slices(observed: ObservedGroup) -> ResourcePlan:
             server, epoch = takeover.server_of(live), takeover.deciding_epoch(live)
         endpoint = by_name[server]
         companion_port = (
-            _hold_port(observed, endpoint) if server == member else _guest_port(observed, endpoint)
+            _hold_port(observed, endpoint) if server == member else guest_port(observed, endpoint.name)
         )
         led_to = ports if companion_port is None else ports | {REMOTING: companion_port}
         for family in FAMILIES:
@@ -157,15 +157,15 @@ def _hold_port(observed: ObservedGroup, endpoint: MemberEndpoint) -> int | None:
     return None
 
 
-def _guest_port(observed: ObservedGroup, endpoint: MemberEndpoint) -> int | None:
+def guest_port(observed: ObservedGroup, master: str) -> int | None:
     """Return where clients of another member come in at a master's pod.
 
-    Return None if its companion is of a version without this port.
+    Return None without a pod of this name, or if its companion is of a version without this port.
 
     The broker's own port would not do: a consumer that is connected to one broker by two addresses loses half
     of its queues (`ha_sidecar.companion.guests.heartbeat_filter`).
     """
-    pod = observed.pods.get(endpoint.name)
+    pod = observed.pods.get(master)
     return None if pod is None else pod.guest_port
 
 
