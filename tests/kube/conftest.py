@@ -12,11 +12,10 @@ import pytest
 from rocketmq_operator.api.definitions.crds import custom_resource_definitions
 from testkit.kube import audit
 from testkit.kube.kubectl import Cluster, KubeError, kubectl_now
-from testkit.kube.pods.load_pod import ONE_OF_EACH_THREAD, LoadPod
+from testkit.kube.pods.load_pod import ONE_OF_EACH_THREAD, SENDS_A_SECOND, LoadPod
 from testkit.kube.release import NAMESPACE, ROCKETMQ_IMAGE, Release, install, remove
 from testkit.rocketmq.load import LoadSettings
 
-SENDS_A_SECOND = 200
 # The rights are judged by what the whole run asked for; the last test removes what the first one installed.
 LAST = ("test_rights.py", "test_uninstalling.py")
 

@@ -32,6 +32,8 @@ GAP_S_MAX: Final = 3.0
 FAILOVER_GAP_S_MAX: Final = 1.0
 """What README promises. The worst gap of a kill, a deletion and a change in docs/benchmarks.md is half of it;
 here other tests' pods take CPU too."""
+SENDS_A_SECOND: Final = 200
+"""Of the producer that the tests of a release share."""
 ONE_OF_EACH_THREAD: Final = 4
 """How many sends may fail where a broker refuses sends for a moment, or a test cannot make its change again.
 
