@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.timeout(1_200),
 ]
 
-PAGE, TITLE = "docs/reference/modes.md", "Applying one"
+PAGE, TITLE = "docs/reference/modes.md", "Applying a mode"
 NAME_SERVERS, TOPIC, READERS = "main-nameserver:9876", "Payments", "billing"
 MESSAGES = 20
 SLOW = LoadSettings(threads=1, rate=20)

@@ -1,12 +1,16 @@
 """What the documents promise: their links lead somewhere, and the commands they show exist."""
 
+import ast
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from testkit.tree.files import ROOT, make_targets, name_of
+from testkit.kube import release
+from testkit.kube.release import shown_commands
+from testkit.tree.files import ROOT, make_targets, name_of, tracked
 
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 SCRIPTS = re.compile(
@@ -65,3 +69,53 @@ def test_make_without_arguments_has_a_line_for_each_command() -> None:
         "clean",
     ]:
         assert re.search(rf"^{target}\s+\S", printed, re.MULTILINE), target
+
+
+def _text_of(node: ast.expr, names: Mapping[str, str]) -> str:
+    """Return the text that an expression stands for: a constant, a name of one, or an f-string of both."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.Name(id=name):
+            return names[name]
+        case ast.JoinedStr(values=values):
+            return "".join(_text_of(one, names) for one in values)
+        case ast.FormattedValue(value=value):
+            return _text_of(value, names)
+    raise AssertionError(f"{ast.unparse(node)} is not a constant text")
+
+
+def _constants(module: ast.Module) -> dict[str, str]:
+    """Return the texts that a module names."""
+    pairs: list[tuple[ast.expr, ast.expr | None]] = []
+    for one in module.body:
+        match one:
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+                pairs += zip(names, values, strict=True)
+            case ast.Assign(targets=[name], value=value) | ast.AnnAssign(target=name, value=value):
+                pairs.append((name, value))
+            case _:
+                pass
+    return {
+        name.id: value.value
+        for name, value in pairs
+        if isinstance(name, ast.Name) and isinstance(value, ast.Constant) and isinstance(value.value, str)
+    }
+
+
+def _commands_that_tests_run() -> list[tuple[str, ...]]:
+    """Return the arguments of each call of `shown_commands`: a title, and a document if it is not README."""
+    found = set[tuple[str, ...]]()
+    imported = _constants(ast.parse(Path(release.__file__).read_text()))
+    for path in tracked("tests/kube/*.py", "tests/testkit/kube/*.py"):
+        module = ast.parse(path.read_text())
+        constants = imported | _constants(module)
+        for call in ast.walk(module):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == shown_commands.__name__:
+                found.add(tuple(_text_of(one, constants) for one in call.args))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("where", _commands_that_tests_run(), ids=": ".join)
+def test_commands_that_cluster_tests_run_stand_on_their_pages(where: tuple[str, ...]) -> None:
+    assert shown_commands(*where)
