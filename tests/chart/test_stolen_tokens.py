@@ -1,5 +1,6 @@
 """The table of SECURITY.md about stolen tokens is what the chart's Roles allow, no more and no less."""
 
+import re
 from typing import Final
 
 import pytest
@@ -121,5 +122,8 @@ def test_an_executors_account_makes_and_deletes_executors_alone() -> None:
     (resources,) = policy["spec"]["matchConstraints"]["resourceRules"]
     assert set(resources["operations"]) == {"CREATE", "UPDATE", "DELETE"}
     text = " ".join(one["expression"] for one in policy["spec"]["validations"])
-    for field in ("component", "secret", "hostPath", "serviceAccountName", "hostNetwork", "privileged"):
-        assert field in text
+    fields = {"component", "secretRef", "secretKeyRef", "serviceAccountName", "hostNetwork", "privileged"}
+    assert {field for field in fields if field not in text} == set()
+    volumes = {"emptyDir", "configMap", "downwardAPI", "persistentVolumeClaim", "projected"}
+    assert set(re.findall(r"has\(volume\.(\w+)\)", text)) == volumes
+    assert "!has(one.secret)" in text, "of a projected volume"

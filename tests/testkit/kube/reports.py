@@ -29,7 +29,11 @@ class KubeReport:
         return status
 
     async def run_now(self, job: str, timeout_s: float = REPORTED_WITHIN_S) -> Json:
-        """Start a run by hand, and return what the status says once it tells of that run."""
+        """Start a run by hand, and return what the status says once it tells of that run.
+
+        A job of that name is from an earlier try of the same test, and goes first.
+        """
+        await self._cluster.kubectl("delete", "job", job, "--ignore-not-found")
         await self._cluster.kubectl("create", "job", job, f"--from=cronjob/{self._name}")
 
         async def told() -> bool:
