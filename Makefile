@@ -39,7 +39,7 @@ ORDER ?= 1
 WORKERS ?= 2
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit project_tools
 
-.PHONY: help setup demo test lint types images images-push images-join changelog e2e e2e-full bench bench-clients bench-collector bench-controller bench-failover bench-ha bench-modes bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds lease-load fuzz raft-scenarios conformance chart docs docs-reference release clean
+.PHONY: help setup demo test lint types images images-push images-join changelog e2e e2e-full bench bench-clients bench-collector bench-controller bench-failover bench-ha bench-killed bench-modes bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds lease-load fuzz raft-scenarios conformance chart docs docs-reference release clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -102,6 +102,10 @@ bench-collector: .venv/.ready ## measure collectors of PODS=100 pods, of a page 
 
 bench-ha: .venv/.ready ## measure the HA port: Java to Java, Java to ours, ours to Java, ours to ours, raw sendfile, seed (MEGABYTES=512)
 	@$(PYTHON) tests/bench/bench_ha.py --megabytes $(MEGABYTES)
+
+bench-killed: RUNS = 5
+bench-killed: .venv/.ready ## measure how long a killed broker of HEAPS="1Gi 4Gi" keeps its connections, with its heap in huge and in small pages (RUNS=5)
+	@$(PYTHON) tests/bench/bench_killed.py --runs $(RUNS) $(if $(HEAPS),--heaps $(HEAPS))
 
 bench-modes: ROUNDS = 3
 bench-modes: .venv/.ready ## measure what Async, Quorum, AllInSync and SYNC_FLUSH cost a Java client, in ROUNDS=3 turns

@@ -31,6 +31,14 @@ The script ends with `exit "$code"`: the kubelet tells by it whether the process
 """
 
 
+HUGE_PAGES: Final = "-XX:+UseLargePages -XX:+UseTransparentHugePages"
+"""The heap lies in huge pages, if the node's kernel gives them on request (`madvise`, the usual default).
+
+Why: a kernel frees the memory of a killed process before it closes its connections, and the start scripts
+touch each page of the heap (docs/adr/037-heap-in-huge-pages.md). The first option undoes `-XX:-UseLargePages`
+of those scripts, which would switch the second one off.
+Source: 5.5.0 runbroker.sh; JDK 17 os_linux.cpp, large_page_init.
+"""
 _DEFAULT_PARTS: Final = {"heap": 2, "directMemory": 4}
 """Part of the memory: a half, a quarter."""
 
@@ -58,7 +66,7 @@ def java_options(wanted: Resources, jvm: Jvm | None = None, path: str = "spec.jv
             f"more than the {memory} MiB of resources.memory"
         )
     sizes = f"-Xms{heap}m -Xmx{heap}m -XX:MaxDirectMemorySize={direct}m -Duser.home={names.SCRATCH_PATH}"
-    return " ".join([sizes, *_collector_options(jvm.collector), *(jvm.options or ())])
+    return " ".join([sizes, HUGE_PAGES, *_collector_options(jvm.collector), *(jvm.options or ())])
 
 
 def _mebibytes(text: str | None, memory: int, default_part: int) -> int:

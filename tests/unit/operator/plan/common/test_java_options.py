@@ -1,19 +1,24 @@
 """The options of JVMs: memory by size or by share, a collector, and further options that come last."""
 
 import subprocess
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from rocketmq_operator.api.common import Resources
 from rocketmq_operator.api.pods.jvm import GarbageCollector, Jvm
-from rocketmq_operator.plan.common.java import java_options
+from rocketmq_operator.plan.common.java import HUGE_PAGES, java_options
 from rocketmq_operator.plan.common.shaping.override import PodRefusedError
 from testkit.worlds.pod_templates import template, workloads
 
 Json = dict[str, Any]
+THP: Final = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 MEMORY: Final = Resources(cpu="1", memory="8Gi")
-SCRIPTS: Final = ("-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:SoftRefLRUPolicyMSPerMB=0")
+SCRIPTS: Final = (
+    *("-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:SoftRefLRUPolicyMSPerMB=0"),
+    *("-XX:+AlwaysPreTouch", "-XX:-UseLargePages"),
+)
 """Of RocketMQ's start scripts, for Java 11 and later. Source: 5.5.0 runbroker.sh, runserver.sh."""
 
 
@@ -23,6 +28,7 @@ def _options(**jvm: object) -> str:
 
 def test_without_settings_half_of_the_memory_is_the_heap_and_a_quarter_direct() -> None:
     expected = "-Xms4096m -Xmx4096m -XX:MaxDirectMemorySize=2048m -Duser.home=/tmp"
+    expected = f"{expected} {HUGE_PAGES}"
     assert java_options(MEMORY) == _options() == expected
 
 
@@ -49,25 +55,38 @@ def test_more_than_the_memory_is_refused_with_the_numbers(heap: str | None, dire
 
 def test_further_options_come_after_the_operators_sizes() -> None:
     options = ["-Xmn1g", "-XX:+UseStringDeduplication"]
-    assert _options(options=options).endswith(f"-Duser.home=/tmp {' '.join(options)}")
+    assert _options(options=options).endswith(f"{HUGE_PAGES} {' '.join(options)}")
 
 
 @pytest.mark.parametrize("collector", GarbageCollector)
 def test_a_jvm_starts_with_the_collector_although_the_scripts_choose_another(
     collector: GarbageCollector,
 ) -> None:
-    options = _options(heap="64Mi", directMemory="16Mi", collector=collector).split()
-    flags = subprocess.run(
+    chosen = _flags_of_a_jvm(collector=collector) & {f"Use{one}GC" for one in GarbageCollector}
+    assert chosen == {f"Use{collector}GC"}
+
+
+def test_a_jvm_has_its_heap_in_huge_pages_although_the_scripts_switch_them_off() -> None:
+    if "[never]" in THP.read_text():
+        pytest.skip("the kernel gives no huge pages on request")
+    assert "UseTransparentHugePages" in _flags_of_a_jvm()
+
+
+def test_a_further_option_switches_huge_pages_off() -> None:
+    assert "UseTransparentHugePages" not in _flags_of_a_jvm(options=["-XX:-UseTransparentHugePages"])
+
+
+def _flags_of_a_jvm(**jvm: object) -> set[str]:
+    """Start a JVM as the scripts do with our options after theirs; return its flags that are on."""
+    options = _options(heap="64Mi", directMemory="16Mi", **jvm).split()
+    told = subprocess.run(
         ["java", *SCRIPTS, *options, "-XX:+PrintFlagsFinal", "-version"],
         capture_output=True,
         text=True,
         check=True,
         timeout=20,
     ).stdout
-    chosen = {words[1] for line in flags.splitlines() if (words := line.split())[2:4] == ["=", "true"]} & {
-        f"Use{one}GC" for one in GarbageCollector
-    }
-    assert chosen == {f"Use{collector}GC"}
+    return {words[1] for line in told.splitlines() if (words := line.split())[2:4] == ["=", "true"]}
 
 
 @pytest.mark.parametrize(
