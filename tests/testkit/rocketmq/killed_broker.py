@@ -17,14 +17,18 @@ from rocketmq_operator.api.common import Resources
 from rocketmq_operator.api.pods.jvm import Jvm
 from rocketmq_operator.plan.common.java import java_options
 from testkit.processes.ports import LOOPBACK, free_port
-from testkit.processes.process import ManagedProcess
-from testkit.rocketmq.processes import java_command, write_properties
+from testkit.rocketmq.processes import BrokerPlace, JavaBroker
 
-BOOT_TIMEOUT_S: Final = 150.0
 SCRIPTS: Final = ("-XX:+AlwaysPreTouch", "-XX:-UseLargePages")
 """Source: 5.5.0 runbroker.sh."""
 SMALL_PAGES: Final = ("-XX:-UseTransparentHugePages",)
 """What switches huge pages off."""
+_KERNEL: Final = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+def gives_huge_pages() -> bool:
+    """Return whether the kernel of this machine gives a process huge pages on request."""
+    return "[never]" not in _KERNEL.read_text()
 
 
 class KilledBroker(NamedTuple):
@@ -46,47 +50,25 @@ async def killed(release: Path, heap: str, further: Sequence[str] = ()) -> Kille
         heap: as in `spec.jvm.heap`.
         further: as `spec.jvm.options`.
     """
+    options = Jvm.model_validate({"heap": heap, "directMemory": "256Mi", "options": further})
+    jvm = [*SCRIPTS, *java_options(Resources(cpu="1", memory="64Gi"), options).split()]
     with tempfile.TemporaryDirectory() as name:
-        port = free_port()
-        process = ManagedProcess(
-            "broker", _command(release, Path(name), port, heap, further), Path(name, "log")
-        )
-        await process.start()
+        place = BrokerPlace("c", "b", "b", Path(name))
+        broker = JavaBroker(release, place, f"{LOOPBACK}:{free_port()}", jvm=jvm)
         try:
-            await process.wait_for_text("boot success", BOOT_TIMEOUT_S)
-            reader, writer = await asyncio.open_connection(LOOPBACK, port)
-            memory_mib, huge_mib = _mebibytes(process.pid, "Rss"), _mebibytes(process.pid, "AnonHugePages")
+            await broker.start()
+            pid = broker.process.pid
+            reader, writer = await asyncio.open_connection(LOOPBACK, broker.port)
+            memory_mib, huge_mib = _mebibytes(pid, "Rss"), _mebibytes(pid, "AnonHugePages")
             begun_s = time.perf_counter()
-            os.kill(process.pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(ConnectionResetError):
                 await reader.read(1)
             connected_ms = (time.perf_counter() - begun_s) * 1_000
             writer.close()
         finally:
-            await process.kill()
+            await broker.kill()
     return KilledBroker(memory_mib, huge_mib, connected_ms)
-
-
-def _command(release: Path, directory: Path, port: int, heap: str, further: Sequence[str]) -> list[str]:
-    store = directory / "store"
-    settings = {
-        "brokerClusterName": "c",
-        "brokerName": "b",
-        "brokerId": "0",
-        "brokerIP1": LOOPBACK,
-        "listenPort": str(port),
-        "storePathRootDir": str(store),
-        "storePathCommitLog": str(store / "commitlog"),
-        "mappedFileSizeCommitLog": str(1 << 26),
-    }
-    config = write_properties(directory / "broker.conf", settings)
-    command = java_command(
-        release, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(config), home=directory / "home"
-    )
-    jvm = Jvm.model_validate({"heap": heap, "directMemory": "256Mi", "options": further})
-    options = [*SCRIPTS, *java_options(Resources(cpu="1", memory="64Gi"), jvm).split()]
-    at = command.index("-cp")
-    return [*command[:at], *options, *command[at:]]
 
 
 def _mebibytes(pid: int, key: str) -> int:

@@ -68,7 +68,12 @@ default brokers tens of seconds."""
 
 
 def java_command(
-    jars: Path, main_class: str, *arguments: str, home: Path | None = None, log: str = "INFO"
+    jars: Path,
+    main_class: str,
+    *arguments: str,
+    home: Path | None = None,
+    log: str = "INFO",
+    jvm: Sequence[str] = (),
 ) -> list[str]:
     """Return the command that runs `main_class` from a folder of RocketMQ jars.
 
@@ -78,6 +83,7 @@ def java_command(
         arguments: of the program.
         home: a folder to keep the logging configuration in; it becomes rocketmq.home.dir.
         log: root level of the log on stdout.
+        jvm: further options of the JVM; they win over the usual ones.
     """
     options = list[str](_JVM_OPTIONS)
     if os.environ.get(SHORT_RUNS_VARIABLE):
@@ -92,7 +98,7 @@ def java_command(
             f"-Drmq.logback.configurationFile={logback}",
             f"-Duser.home={home}",
         ]
-    return ["java", *options, "-cp", f"{jars}/*", main_class, *arguments]
+    return ["java", *options, *jvm, "-cp", f"{jars}/*", main_class, *arguments]
 
 
 def write_properties(path: Path, values: Mapping[str, str]) -> Path:
@@ -187,10 +193,12 @@ class JavaBroker:
         controllers: Sequence[str] = (),
         host: str = LOOPBACK,
         proxy_conf: Path | None = None,
+        jvm: Sequence[str] = (),
     ) -> None:
         """Describe a broker that others reach at `host`.
 
         `controllers` (host:port each) puts it in controller mode, `proxy_conf` a proxy into its process.
+        `jvm` are further options of its JVM.
         """
         fast_port, _, self.port, self.ha_port, self.metrics_port = free_ports(5)
         if fast_port != self.port - 2:
@@ -206,7 +214,7 @@ class JavaBroker:
         program = ["org.apache.rocketmq.broker.BrokerStartup", "-c", str(config)]
         if proxy_conf is not None:
             program = [PROXY_CLASS, "-bc", str(config), "-pc", str(proxy_conf)]
-        command = java_command(jars, *program, home=place.directory / "home")
+        command = java_command(jars, *program, home=place.directory / "home", jvm=jvm)
         self.process = ManagedProcess(place.name, command, place.directory / "broker.log")
 
     def _base_settings(self, name_server: str, controllers: Sequence[str], host: str) -> dict[str, str]:

@@ -16,8 +16,8 @@ from controller_core.remoting.numbers import whole_number
 
 PEERS_MAX = 9
 HOST_CHARACTERS_MAX = 253
-_PORT_DIGITS_MAX = 5
 """Of a host name, as in DNS."""
+_PORT_DIGITS_MAX = 5
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 _NAME = re.compile(r"n(0|[1-9]\d{0,4})")
 

@@ -1,7 +1,6 @@
 """The options of JVMs: memory by size or by share, a collector, and further options that come last."""
 
 import subprocess
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -10,14 +9,15 @@ from rocketmq_operator.api.common import Resources
 from rocketmq_operator.api.pods.jvm import GarbageCollector, Jvm
 from rocketmq_operator.plan.common.java import HUGE_PAGES, java_options
 from rocketmq_operator.plan.common.shaping.override import PodRefusedError
+from testkit.rocketmq import killed_broker
+from testkit.rocketmq.killed_broker import gives_huge_pages
 from testkit.worlds.pod_templates import template, workloads
 
 Json = dict[str, Any]
-THP: Final = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 MEMORY: Final = Resources(cpu="1", memory="8Gi")
 SCRIPTS: Final = (
     *("-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:SoftRefLRUPolicyMSPerMB=0"),
-    *("-XX:+AlwaysPreTouch", "-XX:-UseLargePages"),
+    *killed_broker.SCRIPTS,
 )
 """Of RocketMQ's start scripts, for Java 11 and later. Source: 5.5.0 runbroker.sh, runserver.sh."""
 
@@ -28,8 +28,7 @@ def _options(**jvm: object) -> str:
 
 def test_without_settings_half_of_the_memory_is_the_heap_and_a_quarter_direct() -> None:
     expected = "-Xms4096m -Xmx4096m -XX:MaxDirectMemorySize=2048m -Duser.home=/tmp"
-    expected = f"{expected} {HUGE_PAGES}"
-    assert java_options(MEMORY) == _options() == expected
+    assert java_options(MEMORY) == _options() == f"{expected} {HUGE_PAGES}"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +66,7 @@ def test_a_jvm_starts_with_the_collector_although_the_scripts_choose_another(
 
 
 def test_a_jvm_has_its_heap_in_huge_pages_although_the_scripts_switch_them_off() -> None:
-    if "[never]" in THP.read_text():
+    if not gives_huge_pages():
         pytest.skip("the kernel gives no huge pages on request")
     assert "UseTransparentHugePages" in _flags_of_a_jvm()
 
