@@ -10,13 +10,26 @@ import pytest
 
 from testkit.kube import release
 from testkit.kube.release import shown_commands
-from testkit.tree.files import ROOT, make_targets, name_of, tracked
+from testkit.tree.files import FOLDERS, ROOT, make_targets, module_file, name_of, tracked
 
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 SCRIPTS = re.compile(
     r"^(?:\s*|\$ )(controller-core|ha-sidecar|slo-pipeline|rocketmq-operator|kubectl[ -]rmqha) ([a-z-]+)",
     re.MULTILINE,
 )
+MODULES = re.compile(rf"`((?:{'|'.join(FOLDERS)})(?:\.\w+)+)`")
+
+
+def _leads_somewhere(name: str) -> bool:
+    """Whether a dotted name is a module, or a name that stands in one."""
+    module, _, last = name.rpartition(".")
+    if module_file(name) is not None:
+        return True
+    file = module_file(module)
+    if file is None:
+        return "." in module and _leads_somewhere(module)
+    text = (file / "__init__.py" if file.is_dir() else file).read_text()
+    return re.search(rf"\b{last}\b", text) is not None
 
 
 def _shown() -> list[tuple[str, str]]:
@@ -37,6 +50,12 @@ def test_links_lead_to_files_of_the_tree(document: Path) -> None:
 def test_make_commands_in_documents_are_targets(document: Path) -> None:
     commands = set(re.findall(r"(?:^|`)make ([a-z0-9-]+)", document.read_text(), re.MULTILINE))
     assert commands - make_targets() == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_modules_named_in_documents_exist(document: Path) -> None:
+    named = set(MODULES.findall(document.read_text()))
+    assert {name for name in named if not _leads_somewhere(name)} == set()
 
 
 # One by one: together they take a slow machine longer than a test may.

@@ -7,16 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from testkit.tree.files import ROOT
+from testkit.tree.files import ROOT, module_file
 
 PAGE = ROOT / "docs" / "reference" / "rocketmq_documents.md"
-FOLDERS = {
-    "controller_core": "controller_core",
-    "ha_sidecar": "ha_sidecar",
-    "rocketmq_operator": "operator",
-    "slo_pipeline": "spark",
-    "testkit": "tests",
-}
 VERDICTS = ("same", "RocketMQ's", "different", "not")
 CELLS = 5
 ITEMS_MIN = 165
@@ -41,8 +34,7 @@ def problems(row: list[str]) -> list[str]:
     _, verdict, does, module, tests = row
     found = [] if verdict in ("same", "RocketMQ's") or does != "-" else ["a reason"]
     name = module.strip("`")
-    path = ROOT / FOLDERS.get(name.partition(".")[0], "nowhere") / name.replace(".", "/")
-    if not (path.is_dir() or path.with_suffix(".py").is_file()):
+    if module_file(name) is None:
         found.append(name)
     named = re.findall(r"`([^`]+)`", tests)
     if not named and verdict != "not":

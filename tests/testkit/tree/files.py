@@ -6,6 +6,14 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[3]
+FOLDERS: Final = {
+    "controller_core": "controller_core",
+    "ha_sidecar": "ha_sidecar",
+    "rocketmq_operator": "operator",
+    "slo_pipeline": "spark",
+    "testkit": "tests",
+}
+"""Each package of the repository, and the folder that it lies in."""
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -18,6 +26,14 @@ def tracked(*patterns: str) -> list[Path]:
 def name_of(path: Path) -> str:
     """Return a file's path from the root of the repository."""
     return str(path.relative_to(ROOT))
+
+
+def module_file(name: str) -> Path | None:
+    """Return the file or folder of a module of ours (controller_core.raft); None: there is none."""
+    path = ROOT / FOLDERS.get(name.partition(".")[0], "nowhere") / name.replace(".", "/")
+    if path.is_dir():
+        return path
+    return file if (file := path.with_suffix(".py")).is_file() else None
 
 
 def make_targets() -> set[str]:
