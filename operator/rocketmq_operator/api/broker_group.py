@@ -10,14 +10,12 @@ from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, kept_by, sc
 from rocketmq_operator.api.common import (
     CLUSTER_NAME_PATTERN,
     NAME_LENGTH_MAX,
-    PROPERTIES_MAX,
-    PROPERTY_VALUE_LENGTH_MAX,
-    PROPERTY_VALUE_PATTERN,
     DeletionPolicy,
     LogLevel,
     LogTarget,
     LostMembers,
     Placement,
+    Properties,
     Resources,
 )
 from rocketmq_operator.api.conditions import Conditions, ObservedGeneration
@@ -236,12 +234,7 @@ class BrokerGroupSpec(SpecModel):
         ),
     ] = LOG_FILE_MEBIBYTES_DEFAULT
     """Length of a file of the log in MiB, the same for brokers and log replicas. Cannot change."""
-    config: Annotated[
-        dict[
-            str, Annotated[str, Field(max_length=PROPERTY_VALUE_LENGTH_MAX, pattern=PROPERTY_VALUE_PATTERN)]
-        ],
-        Field(max_length=PROPERTIES_MAX),
-    ] = Field(default={})
+    config: Properties = Field(default={})
     """Further keys of broker.conf: a letter, then letters and digits. Keys that the operator writes,
     those of access control, and those that break failovers or change nothing are refused. Brokers read a
     value as it is written here, backslashes included. A change restarts brokers one at a time, unless they

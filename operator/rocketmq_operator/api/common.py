@@ -36,6 +36,11 @@ PROPERTIES_MAX = 64
 PROPERTY_VALUE_LENGTH_MAX = 1_024
 PROPERTY_VALUE_PATTERN: Final = r"^[^\x00-\x1f\x7f-\x9f]*$"
 """One line, without control characters."""
+Properties = Annotated[
+    dict[str, Annotated[str, Field(max_length=PROPERTY_VALUE_LENGTH_MAX, pattern=PROPERTY_VALUE_PATTERN)]],
+    Field(max_length=PROPERTIES_MAX),
+]
+"""Keys of a configuration file of RocketMQ, and their values."""
 
 _NO_SHRINK = Rule(
     name="ShrinkRefused",

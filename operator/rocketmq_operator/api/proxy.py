@@ -11,9 +11,7 @@ from pydantic import Field
 
 from rocketmq_operator.api.base import Rule, SpecModel
 from rocketmq_operator.api.common import (
-    PROPERTIES_MAX,
-    PROPERTY_VALUE_LENGTH_MAX,
-    PROPERTY_VALUE_PATTERN,
+    Properties,
     Resources,
 )
 from rocketmq_operator.api.pods.jvm import Jvm
@@ -69,11 +67,6 @@ class Proxy(SpecModel):
     """Of these pods, with mode Cluster."""
     pod_override: PodOverride | None = None
     """Laid over these pods, with mode Cluster."""
-    config: Annotated[
-        dict[
-            str, Annotated[str, Field(max_length=PROPERTY_VALUE_LENGTH_MAX, pattern=PROPERTY_VALUE_PATTERN)]
-        ],
-        Field(max_length=PROPERTIES_MAX),
-    ] = Field(default={})
+    config: Properties = Field(default={})
     """Further keys of rmq-proxy.json: a letter, then letters and digits. Keys that the operator writes are
     refused."""

@@ -8,10 +8,8 @@ from rocketmq_operator.api.base import KEPT_WHOLE, Rule, SpecModel, sets_only
 from rocketmq_operator.api.common import (
     CLUSTER_NAME_PATTERN,
     NAME_LENGTH_MAX,
-    PROPERTIES_MAX,
-    PROPERTY_VALUE_LENGTH_MAX,
-    PROPERTY_VALUE_PATTERN,
     LostMembers,
+    Properties,
     Resources,
     StorageSpec,
 )
@@ -92,12 +90,7 @@ class NameServersSpec(SpecModel):
     """Of their pods."""
     pod_override: PodOverride | None = None
     """Laid over their pods."""
-    config: Annotated[
-        dict[
-            str, Annotated[str, Field(max_length=PROPERTY_VALUE_LENGTH_MAX, pattern=PROPERTY_VALUE_PATTERN)]
-        ],
-        Field(max_length=PROPERTIES_MAX),
-    ] = Field(default={})
+    config: Properties = Field(default={})
     """Further keys of namesrv.conf: a letter, then letters and digits. A change restarts the name servers,
     one at a time."""
 
