@@ -30,17 +30,19 @@ PLATFORMS: Final = {
 Windows is missing: its kubectl runs only `.exe` files, and a Python program does not come as one.
 """
 PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
-NOT_IMPORTED: Final = frozenset({"aiohttp", "google-crc32c", "prometheus-client", "uvloop"})
+NOT_IMPORTED: Final = frozenset({"aiohttp", "cryptography", "google-crc32c", "prometheus-client", "uvloop"})
 """Requirements of our packages that the plugin does not import. A test runs the archive without them."""
-_OF_OTHERS: Final = frozenset(
+OF_OTHERS: Final = frozenset(
     {
         "aiohappyeyeballs",
         "aiohttp-retry",
         "aiosignal",
         "attrs",
+        "cffi",
         "frozenlist",
         "multidict",
         "propcache",
+        "pycparser",
         "yarl",
     }
 )
@@ -120,7 +122,7 @@ def krew_manifest(tree: SourceTree, archives: Mapping[tuple[str, str], Path], ur
 
 def _requirements(tree: SourceTree, work: Path) -> Path:
     """Write the plugin's libraries with their hashes, as uv.lock pins them."""
-    unused = [word for name in sorted(NOT_IMPORTED | _OF_OTHERS) for word in ("--no-emit-package", name)]
+    unused = [word for name in sorted(NOT_IMPORTED | OF_OTHERS) for word in ("--no-emit-package", name)]
     requirements = work / "requirements.txt"
     requirements.write_bytes(export_libraries([PACKAGES["operator"]], tree.root, *unused))
     return requirements

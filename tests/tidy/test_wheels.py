@@ -1,6 +1,6 @@
-"""The libraries of the images are built without a compiler, on both architectures of the images.
+"""The libraries of images and of the plugin's archives are installed without a compiler, on each machine.
 
-Each has a wheel for glibc on amd64 and arm64, or a wheel without machine code, or is Python alone.
+Each has a wheel for the machine, or a wheel without machine code, or is Python alone.
 """
 
 import tomllib
@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from project_tools.release.plugin_archives import NOT_IMPORTED, OF_OTHERS, PLATFORMS, PYTHONS
 from testkit.tree.files import ROOT
 
 Json = dict[str, Any]
@@ -18,6 +19,8 @@ MEMBERS: Final = (
     "rocketmq-slo-pipeline",
 )
 """What the Dockerfile installs, one for each image."""
+PLUGIN: Final = "rocketmq-ha-operator"
+SYSTEMS: Final = {"linux": "manylinux", "darwin": "macosx"}
 MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 PYTHON_ALONE: Final = frozenset({"pyspark"})
 """Libraries without any wheel, whose sources have no machine code: JVM archives and Python."""
@@ -40,12 +43,14 @@ def _installed(member: str) -> set[str]:
     return {name for name, _ in found if "registry" in PACKAGES[name]["source"]}
 
 
-def _fits(wheel: str, machine: str) -> bool:
+def _fits(wheel: str, machine: str, system: str = "manylinux", version: str = "3.11") -> bool:
     python, abi, platform = wheel.removesuffix(".whl").split("-")[-3:]
     if platform == "any":
         return True
-    is_ours = "manylinux" in platform and platform.endswith(f"_{machine}")
-    return is_ours and ("cp311" in python or abi == "abi3" or python == "py3")
+    is_ours = system in platform and platform.endswith((f"_{machine}", "_universal2"))
+    minor = int(version.partition(".")[2])
+    stable = abi == "abi3" and int(python.removeprefix("cp3")) <= minor
+    return is_ours and (f"cp3{minor}" in python.split(".") or stable or python == "py3")
 
 
 def _wheels(name: str) -> list[str]:
@@ -65,3 +70,20 @@ def test_every_library_of_an_image_has_a_wheel_for_its_machine(member: str, mach
 def test_the_dockerfile_installs_these_members() -> None:
     text = (ROOT / "Dockerfile").read_text()
     assert {member for member in PACKAGES if f"--package {member}\n" in text} == set(MEMBERS)
+
+
+@pytest.mark.parametrize("version", PYTHONS)
+@pytest.mark.parametrize(("system", "machine"), PLATFORMS)
+def test_every_library_of_the_plugin_has_a_wheel_for_its_platform(
+    system: str, machine: str, version: str
+) -> None:
+    word = PLATFORMS[system, machine].partition("-")[0]
+    named = "arm64" if (system, word) == ("darwin", "aarch64") else word
+    installed = _installed(PLUGIN) - NOT_IMPORTED - OF_OTHERS
+    assert len(installed) > 5
+    fitting = {
+        name
+        for name in installed
+        if any(_fits(wheel, named, SYSTEMS[system], version) for wheel in _wheels(name))
+    }
+    assert installed - fitting == set()
