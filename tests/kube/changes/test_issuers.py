@@ -34,8 +34,8 @@ SENDS_PER_S: Final = 100
 SAID_WITHIN_S: Final = 60.0
 READY_WITHIN_S: Final = 420.0
 RENEWED_WITHIN_S: Final = 300.0
-CHANGED_WITHIN_S: Final = 1_300.0
-"""An authority changes in two waits of ten minutes each."""
+CHANGED_WITHIN_S: Final = 700.0
+"""An authority changes in two waits of five minutes each."""
 
 
 def _object(kind: str, name: str, spec: Json) -> Json:

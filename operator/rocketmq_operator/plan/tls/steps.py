@@ -42,7 +42,7 @@ class CertificateSecrets:
     members: str
 
 
-SPREAD: Final = timedelta(minutes=10)
+SPREAD: Final = timedelta(minutes=5)
 EXPIRES_SOON: Final = timedelta(days=7)
 """A certificate this near to its end was not renewed for some reason, and a person must look."""
 

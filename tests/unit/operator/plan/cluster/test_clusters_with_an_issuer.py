@@ -19,7 +19,7 @@ KIND = "RocketMQCluster"
 CONTROLLERS = "main-controller-tls"
 MEMBERS = "main-member-tls"
 N0 = "main-issued-n0"
-LAG = timedelta(minutes=9)
+LAG = timedelta(minutes=4)
 """Less than `SPREAD`: a process may have what was in its Secret so long ago."""
 
 
