@@ -77,8 +77,7 @@ def test_the_dockerfile_installs_these_members() -> None:
 def test_every_library_of_the_plugin_has_a_wheel_for_its_platform(
     system: str, machine: str, version: str
 ) -> None:
-    word = PLATFORMS[system, machine].partition("-")[0]
-    named = "arm64" if (system, word) == ("darwin", "aarch64") else word
+    named = machine if (system, machine) == ("darwin", "arm64") else MACHINES[machine]
     installed = _installed(PLUGIN) - NOT_IMPORTED - OF_OTHERS
     assert len(installed) > 5
     fitting = {

@@ -10,10 +10,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field
 
 from rocketmq_operator.api.base import Rule, SpecModel
-from rocketmq_operator.api.common import (
-    Properties,
-    Resources,
-)
+from rocketmq_operator.api.common import Properties, Resources
 from rocketmq_operator.api.pods.jvm import Jvm
 from rocketmq_operator.api.pods.settings import PodOverride, PodSettings
 from rocketmq_operator.api.rules import owned_keys, plain_properties
