@@ -136,7 +136,7 @@ def _exported() -> frozenset[str]:
     controller = ControllerMetrics()
     controller.observe(lambda: NodeNumbers(3, 1, 1, 1), lambda: [GroupNumbers("c", "g", 1, 2, 3)])
     slave = SlaveFacts("/10.0.0.1:5", 1, 2, in_sync=True)
-    broker = BrokerFacts(1, "a:1", True, 3, 1000, 900, 7, (slave,))
+    broker = BrokerFacts(1, "a:1", True, 3, 1000, 900, (slave,))
     known = CompanionState(
         broker, GroupFacts(1, "a:1", 3, (1,), ()), 0, True, fenced=False, metadata_in_sync=True
     )

@@ -35,7 +35,7 @@ from controller_core.remoting.numbers import BrokerId
 from controller_core.remoting.routes import ClusterInfo
 from ha_sidecar.address import AddressError, host_port
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
-from ha_sidecar.common.questions import ask_broker, ask_group_until_answered
+from ha_sidecar.common.questions import ask_broker, ask_electable, ask_group_until_answered
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, living_members, with_controller_id
 
@@ -183,7 +183,7 @@ class Handover:
     def _note_unsuitable(self, broker_id: BrokerId, error: Exception) -> str:
         """Log why a member cannot succeed.
 
-        Return its words if it refuses, and is not a log replica, which knows no figures.
+        Return its words if it refuses, and is not a log replica, which may not be elected.
         """
         code = error.code if isinstance(error, AskError) else None
         if code in (None, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
@@ -194,7 +194,7 @@ class Handover:
 
     async def _check_caught_up(self, broker_id: BrokerId, address: str) -> None:
         own = await ask_broker(self._broker, self._own.address if self._own is not None else "")
-        other = await ask_broker(self._asker(address))
+        other = await ask_electable(self._asker(address))
         if other.max_offset < own.max_offset:
             raise _NotYetError(f"broker {broker_id} to reach {own.max_offset}, it has {other.max_offset}")
 

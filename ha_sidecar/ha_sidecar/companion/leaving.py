@@ -36,7 +36,7 @@ from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.numbers import whole_number
 from ha_sidecar.address import AddressError, host_port
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
-from ha_sidecar.common.questions import ask_broker, ask_group
+from ha_sidecar.common.questions import ask_broker, ask_electable, ask_group
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.handover import Handover, HandoverError
 from ha_sidecar.decisions.broker_facts import (
@@ -159,14 +159,11 @@ def sees_all_members(own: BrokerFacts, group: GroupFacts) -> bool:
 
 
 async def _has_successor(own: BrokerFacts, group: GroupFacts, sign: Sign | None) -> bool:
-    """Say whether another broker of the set lives.
-
-    A log replica, which cannot succeed, does not answer request 28.
-    """
+    """Say whether another broker of the set lives, which is not a log replica."""
     for _, address in living_members(group, own.broker_id):
         asker = Asker(host_port(address), sign)
         try:
-            await ask_broker(asker)
+            await ask_electable(asker)
         except (AskError, RemotingProtocolError):
             continue
         finally:

@@ -151,7 +151,6 @@ def _numbers(known: CompanionState) -> Iterable[tuple[str, str, int | None]]:
         yield "max_offset_bytes", "End of the log", broker.max_offset
         yield "confirm_offset_bytes", "Least ack of the master's slaves that count", broker.confirm_offset
         yield "log_epoch", "Newest epoch of the broker's log, -1 for none", broker.last_epoch
-        yield "dispatch_behind_bytes", "What the consume queues lack", broker.dispatch_behind_bytes
         yield "lag_bytes", "What the broker lacks of the master's log", known.lag_bytes
         yield "slaves", "Connected slaves, log replicas included", len(broker.slaves)
         yield "received_bytes_per_second", "Log bytes that come from the master", broker.received_bytes_per_s

@@ -12,7 +12,7 @@ Everything here is a pure function. An unknown value is None and never a zero.
 Source: AdminBrokerProcessor.java (28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -24,10 +24,9 @@ from controller_core.remoting.bodies import (
     ReplicasInfo,
 )
 from controller_core.remoting.host_port import join_host_port
-from controller_core.remoting.numbers import BrokerId, LogOffset, signed_number
+from controller_core.remoting.numbers import BrokerId, LogOffset
 from ha_sidecar.address import AddressError, HostPort, host_port
 
-DISPATCH_BEHIND_KEY = "dispatchBehindBytes"
 """Name of the figure in the answer to 28."""
 
 
@@ -65,7 +64,6 @@ class BrokerFacts:
         last_epoch: newest epoch of its log, -1 for none.
         max_offset: end of its log.
         confirm_offset: least ack of the slaves in its set, as far as acks count; None if it is a slave.
-        dispatch_behind_bytes: what its consume queues lack, None if it did not say.
         slaves: its slaves, if it is master.
         epoch_starts: (epoch, offset of its first byte) of its log, ascending.
         received_bytes_per_s: what a slave receives from its master.
@@ -77,7 +75,6 @@ class BrokerFacts:
     last_epoch: int
     max_offset: LogOffset
     confirm_offset: LogOffset | None
-    dispatch_behind_bytes: int | None
     slaves: tuple[SlaveFacts, ...]
     epoch_starts: tuple[tuple[int, int], ...] = ()
     received_bytes_per_s: int | None = None
@@ -127,10 +124,8 @@ def parsed_address(address: str) -> HostPort | None:
         return None
 
 
-def broker_facts(
-    cache: EpochEntryCache, status: HARuntimeInfo, table: Mapping[str, str], address: str = ""
-) -> BrokerFacts:
-    """Read the answers to 1007, 907 and 28 (the last one may be empty)."""
+def broker_facts(cache: EpochEntryCache, status: HARuntimeInfo, address: str = "") -> BrokerFacts:
+    """Read the answers to 1007 and 907."""
     max_offset = LogOffset(cache.max_offset)
     slaves = tuple(_slave(info) for info in status.ha_connection_info) if status.master else ()
     in_sync = [slave.ack_offset for slave in slaves if slave.in_sync]
@@ -142,7 +137,6 @@ def broker_facts(
         last_epoch=max((entry.epoch for entry in cache.epoch_list), default=-1),
         max_offset=max_offset,
         confirm_offset=min([max_offset, *in_sync]) if status.master else None,
-        dispatch_behind_bytes=signed_number(table.get(DISPATCH_BEHIND_KEY, "")),
         slaves=slaves,
         epoch_starts=tuple(sorted((entry.epoch, entry.start_offset) for entry in cache.epoch_list)),
         received_bytes_per_s=None if status.master or client is None else client.transferred_byte_in_second,

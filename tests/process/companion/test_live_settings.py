@@ -20,7 +20,7 @@ from testkit.rocketmq.processes import BrokerPlace, JavaBroker, write_properties
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
-FACTS = BrokerFacts(BrokerId(1), "", True, 1, LogOffset(0), None, None, ())
+FACTS = BrokerFacts(BrokerId(1), "", True, 1, LogOffset(0), None, ())
 NO_SUCH_GROUP = 26
 """SUBSCRIPTION_GROUP_NOT_EXIST"""
 OTHERS = {"true": "false", "false": "true", "04": "05"}

@@ -20,9 +20,9 @@ from ha_sidecar.address import host_port
 from testkit.products.companion import BrokerCompanion
 from testkit.products.controllers import ControllerCluster
 from testkit.products.replica import LogReplicaProcess
+from testkit.rocketmq.consumers.pop_consumer import PopConsumer
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings, read_back
-from testkit.rocketmq.pop_consumer import PopConsumer
 from testkit.rocketmq.processes import (
     QUICK_SETTINGS,
     ZERO_LOSS_SETTINGS,
@@ -122,7 +122,7 @@ async def test_a_group_on_ipv6_fails_over_and_loses_no_message(tmp_path: Path) -
 async def test_a_client_of_ipv6_does_not_hide_a_broker_of_ipv4_from_its_companion(
     tmp_path: Path, name_server: NameServer
 ) -> None:
-    """RocketMQ cannot tell the time of its oldest message then (request 28); a companion needs no figures."""
+    """RocketMQ cannot tell the time of its oldest message then (request 28); a companion does not ask it."""
     place = BrokerPlace(CLUSTER, GROUP, "orders-0", tmp_path / "broker")
     async with ControllerCluster(tmp_path / "controllers", 1) as cluster:
         addresses = cluster.remoting_addresses

@@ -1,6 +1,6 @@
 """A fake broker that also answers requests, and a fake name server.
 
-Asked for its epochs (1007), slaves (907), figures (28) and settings (26), it answers as a broker does. It
+Asked for its epochs (1007), slaves (907) and settings (26), it answers as a broker does. It
 takes the role that the controllers' notices give it, and says so at once.
 """
 
@@ -22,7 +22,7 @@ from controller_core.remoting.bodies import (
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import NotifyBrokerRoleChangedRequestHeader
-from controller_core.remoting.routes import BrokerData, ClusterInfo, KVTable
+from controller_core.remoting.routes import BrokerData, ClusterInfo
 from controller_core.server.write_guards.write_guard import OUT_OF_REACH
 from testkit.fakes.broker import FakeBroker
 
@@ -80,8 +80,6 @@ class AnsweringBroker(FakeBroker):
                 body = self._status().encode()
             case RequestCode.EXCHANGE_BROKER_HA_INFO:
                 return super()._on_request(connection, request)
-            case RequestCode.GET_BROKER_RUNTIME_INFO if not self.is_log_replica:
-                body = KVTable({"dispatchBehindBytes": "7"}).encode()
             case RequestCode.GET_BROKER_CONFIG if not self.is_log_replica:
                 host, _, port = self.address.rpartition(":")
                 text = f"brokerClusterName={self.cluster}\nlistenPort={port}\nbrokerIP1={host}\n"

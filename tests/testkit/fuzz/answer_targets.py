@@ -259,15 +259,13 @@ _EPOCHS: Final = b'{"brokerId":1,"brokerName":"g","clusterName":"c","maxOffset":
 
 
 def companion_answers(data: bytes) -> None:
-    """Make facts of a broker's answers (1007, 907, 28, 26, tables), and ask for what a slave lacks."""
+    """Make facts of a broker's answers (1007, 907, 26, tables), and ask for what a slave lacks."""
     caches = _decoded(EpochEntryCache.decode, data, _EPOCHS % data, _EPOCHS % b"")
     states = _decoded(HARuntimeInfo.decode, data, b'{"master":true,"haConnectionInfo":[%s]}' % data)
-    tables = _decoded(KVTable.decode, data, b'{"table":{"dispatchBehindBytes":"%s"}}' % data)
+    _decoded(KVTable.decode, data, b'{"table":{"bootTimestamp":"%s"}}' % data)
     for cache_ in caches:
         for state in states or [HARuntimeInfo()]:
-            table = tables[0].table if tables else {}
-            facts = broker_facts(cache_, state, table)
-            readiness(with_controller_id(facts, None), None)
+            readiness(with_controller_id(broker_facts(cache_, state), None), None)
     settings(data.decode(errors="replace"))
     with contextlib.suppress(ReviveLogError):
         entries(data)

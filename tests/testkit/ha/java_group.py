@@ -10,6 +10,7 @@ from typing import Final
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.codes import RequestCode
+from controller_core.remoting.routes import KVTable
 from ha_sidecar.address import host_port
 from ha_sidecar.common.questions import ask_broker
 from testkit.ha.end_processes import Transfer, TransferWatch
@@ -65,7 +66,9 @@ class JavaGroup:
             while True:
                 with contextlib.suppress(AskError):
                     facts = await ask_broker(self._asker, self.master.address)
-                    if facts.is_master and not facts.dispatch_behind_bytes:
+                    figures = await self._asker.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+                    behind = KVTable.decode(figures.body).table["dispatchBehindBytes"]
+                    if facts.is_master and behind == "0":
                         return facts.max_offset
                 await asyncio.sleep(0.1)
 

@@ -10,7 +10,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from ha_sidecar.common import questions
 from ha_sidecar.common.controllers import ControllersUnavailableError
-from ha_sidecar.common.questions import UnknownGroupError, ask_broker, ask_group_until_answered
+from ha_sidecar.common.questions import UnknownGroupError, ask_broker, ask_electable, ask_group_until_answered
 from ha_sidecar.decisions.broker_facts import GroupFacts
 
 FACTS = GroupFacts(1, "10.0.0.1:10911", 1, (1, 2), ())
@@ -47,27 +47,39 @@ async def test_the_caller_ends_the_attempts_with_the_error(monkeypatch: pytest.M
 
 
 class _Broker:
-    """Answers the questions for its facts, one of them with an error."""
+    """Answers the questions for its facts, and notes them; a log replica does not tell settings."""
 
-    def __init__(self, code: int | None) -> None:
-        self._code = code
+    def __init__(self, *, is_log_replica: bool = False) -> None:
+        self._is_log_replica = is_log_replica
+        self.asked: list[int] = []
 
     async def ask(self, code: int, *_: object) -> RemotingCommand:
-        if code == RequestCode.GET_BROKER_RUNTIME_INFO:
-            raise AskError("IndexOutOfBoundsException", self._code)
-        cache, status = EpochEntryCache(1, "g", "c", (), 7), HARuntimeInfo(master=True)
-        body = cache.encode() if code == RequestCode.GET_BROKER_EPOCH_CACHE else status.encode()
+        self.asked.append(code)
+        match code:
+            case RequestCode.GET_BROKER_EPOCH_CACHE:
+                body = EpochEntryCache(1, "g", "c", (), 7).encode()
+            case RequestCode.GET_BROKER_HA_STATUS:
+                body = HARuntimeInfo(master=True).encode()
+            case RequestCode.GET_BROKER_CONFIG if not self._is_log_replica:
+                body = b"brokerIP1=10.0.0.1\nlistenPort=10911\n"
+            case _:
+                raise AskError("not supported", ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
         return RemotingCommand(code, body=body)
 
 
-async def test_a_broker_that_fails_at_its_figures_still_tells_its_role() -> None:
-    broker: Any = _Broker(ResponseCode.SYSTEM_ERROR)
+async def test_a_broker_is_not_asked_for_its_figures_which_cost_it_much() -> None:
+    broker: Any = _Broker()
     facts = await ask_broker(broker, "10.0.0.1:10911")
-    assert (facts.is_master, facts.max_offset, facts.dispatch_behind_bytes) == (True, 7, None)
+    assert (facts.is_master, facts.max_offset) == (True, 7)
+    assert broker.asked == [RequestCode.GET_BROKER_EPOCH_CACHE, RequestCode.GET_BROKER_HA_STATUS]
 
 
-@pytest.mark.parametrize("code", [None, ResponseCode.NO_PERMISSION])
-async def test_a_broker_that_refuses_its_figures_or_does_not_answer_tells_nothing(code: int | None) -> None:
-    broker: Any = _Broker(code)
-    with pytest.raises(AskError):
-        await ask_broker(broker, "10.0.0.1:10911")
+async def test_a_broker_that_may_be_elected_is_known_by_its_settings() -> None:
+    broker: Any = _Broker()
+    assert (await ask_electable(broker)).address == "10.0.0.1:10911"
+
+
+async def test_a_log_replica_may_not_be_elected() -> None:
+    replica: Any = _Broker(is_log_replica=True)
+    with pytest.raises(AskError, match="not supported"):
+        await ask_electable(replica)

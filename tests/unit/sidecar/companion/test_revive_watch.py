@@ -19,7 +19,7 @@ from testkit.fakes.revive_broker import ReviveBroker
 
 PATIENCE_S = 60.0
 """Settlings of these tests do not reach it: each ends when nothing is owed, or at a limit of its own."""
-MASTER = BrokerFacts(1, "", True, 1, 0, 0, 0, ())
+MASTER = BrokerFacts(1, "", True, 1, 0, 0, ())
 
 
 def checkpoint(first: int, **more: Any) -> tuple[str, dict[str, Any]]:

@@ -62,7 +62,7 @@ class GroupWithDebt:
 
     async def ask_broker(self, *_: object) -> BrokerFacts:
         """Stand in for the question."""
-        return BrokerFacts(1, "", not self.is_handed_over, 1, 0, 0, 0, ())
+        return BrokerFacts(1, "", not self.is_handed_over, 1, 0, 0, ())
 
     async def ask_group(self, *_: object) -> GroupFacts:
         """Stand in for the question."""

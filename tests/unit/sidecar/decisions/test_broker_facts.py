@@ -31,8 +31,8 @@ from ha_sidecar.decisions.broker_facts import (
     with_controller_id,
 )
 
-MASTER = BrokerFacts(1, "a:1", True, 3, 1000, 900, 7, ())
-SLAVE = BrokerFacts(2, "", False, 3, 800, None, None, ())
+MASTER = BrokerFacts(1, "a:1", True, 3, 1000, 900, ())
+SLAVE = BrokerFacts(2, "", False, 3, 800, None, ())
 
 
 def group(master_id: int | None, *members: int) -> GroupFacts:
@@ -45,18 +45,16 @@ def test_a_master_s_confirm_offset_is_the_least_ack_that_counts() -> None:
         HAConnectionRuntimeInfo("/1.2.3.4:5", 100, True, 900),
         HAConnectionRuntimeInfo("/1.2.3.5:5", 990, False, 10),
     )
-    found = broker_facts(
-        cache, HARuntimeInfo(None, connections, 1, True, 1000), {"dispatchBehindBytes": "12"}
-    )
-    assert (found.last_epoch, found.confirm_offset, found.dispatch_behind_bytes) == (4, 900, 12)
+    found = broker_facts(cache, HARuntimeInfo(None, connections, 1, True, 1000))
+    assert (found.last_epoch, found.confirm_offset) == (4, 900)
     assert found.slaves[1] == SlaveFacts("/1.2.3.5:5", 10, 990, False)
     assert found.epoch_starts == ((2, 0), (4, 500))
 
 
 def test_a_slave_has_no_slaves_and_no_confirm_offset_of_its_own() -> None:
     stale = (HAConnectionRuntimeInfo("/1.2.3.4:5", 100, True, 900),)
-    found = broker_facts(EpochEntryCache(2, "g", "c", (), 0), HARuntimeInfo(None, stale, 0, False, 0), {})
-    assert found == BrokerFacts(2, "", False, -1, 0, None, None, ())
+    found = broker_facts(EpochEntryCache(2, "g", "c", (), 0), HARuntimeInfo(None, stale, 0, False, 0))
+    assert found == BrokerFacts(2, "", False, -1, 0, None, ())
 
 
 def test_a_group_is_read_from_both_halves_of_1006() -> None:
@@ -78,7 +76,7 @@ def test_a_group_is_read_from_both_halves_of_1006() -> None:
         (MASTER, group(2, 2), False, "slave not in"),
         (SLAVE, group(1, 1, 2), True, "slave in the SyncStateSet [1,2], id 2, epoch 3"),
         (SLAVE, group(1, 1), False, "slave not in"),
-        (BrokerFacts(0, "", False, -1, 0, None, None, ()), group(None), False, "not in"),
+        (BrokerFacts(0, "", False, -1, 0, None, ()), group(None), False, "not in"),
     ],
 )
 def test_readiness_is_master_or_in_the_set(
@@ -184,7 +182,7 @@ def test_every_metric_and_every_setting_is_in_the_reference() -> None:
     metrics = CompanionMetrics("c", "g", lambda: known).text().decode()
     names = {line.split()[2] for line in metrics.splitlines() if line.startswith("# TYPE")}
     assert {name for name in names if name not in text} == set()
-    assert len(names) == 19
+    assert len(names) == 18
     keys = {key.replace("_", "-") for key in get_type_hints(CompanionConfig)}
     assert {key for key in keys if not re.search(rf"^\|.*\b{key}\b.*\|", text, re.MULTILINE)} == set()
 

@@ -14,11 +14,11 @@ def master(max_offset: int, *acks: int, port: int = 123) -> BrokerFacts:
     slaves = tuple(
         replace(SLAVE, address=f"/10.0.0.{number}:{port}", ack_offset=ack) for number, ack in enumerate(acks)
     )
-    return BrokerFacts(1, "a:1", True, 1, max_offset, 0, 0, slaves, ((1, 0),))
+    return BrokerFacts(1, "a:1", True, 1, max_offset, 0, slaves, ((1, 0),))
 
 
 def slave(max_offset: int, *epoch_starts: tuple[int, int]) -> BrokerFacts:
-    return BrokerFacts(2, "", False, max(epoch_starts)[0], max_offset, None, 0, (), epoch_starts)
+    return BrokerFacts(2, "", False, max(epoch_starts)[0], max_offset, None, (), epoch_starts)
 
 
 def test_a_slave_is_behind_since_the_log_first_reached_beyond_its_ack() -> None:

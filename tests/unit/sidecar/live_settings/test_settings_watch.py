@@ -23,7 +23,7 @@ from ha_sidecar.live_settings.watch import SettingsWatch
 from testkit.fakes.answering_broker import AnsweringBroker
 from testkit.processes.ports import free_port
 
-FACTS = BrokerFacts(BrokerId(1), "127.0.0.1:1", True, 1, LogOffset(0), None, None, ())
+FACTS = BrokerFacts(BrokerId(1), "127.0.0.1:1", True, 1, LogOffset(0), None, ())
 
 
 class SettableBroker(AnsweringBroker):

@@ -39,7 +39,7 @@ class Pair:
         self.master, self.slave = master, slave
         self.events = EventLog("c1", "b1", "", "companion")
         self.broker: BrokerFacts | None = BrokerFacts(
-            BrokerId(2), slave.address, False, 1, LogOffset(0), None, None, ()
+            BrokerId(2), slave.address, False, 1, LogOffset(0), None, ()
         )
         others = ((BrokerId(1), master.address, True), (BrokerId(2), slave.address, True))
         self.group = GroupFacts(BrokerId(1), master.address, 1, (BrokerId(1), BrokerId(2)), others)
