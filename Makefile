@@ -1,7 +1,8 @@
 # One-word commands; `make` lists them. Those that need the setup run it first; a finished setup costs nothing.
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
-export PYTHONDONTWRITEBYTECODE := 1
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
+unexport PYTHONDONTWRITEBYTECODE
 
 ROCKETMQ_VERSION ?= 5.5.0
 KEEP ?=
@@ -37,6 +38,7 @@ SEED ?=
 DURABILITY ?= all-in-sync
 ORDER ?= 1
 WORKERS ?= 2
+MINUTES ?=
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit project_tools
 
 .PHONY: help setup demo test lint types images images-push images-join changelog e2e e2e-full bench bench-clients bench-collector bench-controller bench-failover bench-ha bench-killed bench-modes bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds lease-load fuzz raft-scenarios conformance chart docs docs-reference release clean
@@ -56,8 +58,8 @@ setup: ## install the dependencies of the other commands, or name the missing on
 demo: .venv/.ready ## run the whole chain on loopback: kill, switch over, read back, report (ROCKETMQ_VERSION=, KEEP=1)
 	@$(PYTHON) -m testkit.demo --rocketmq $(ROCKETMQ_VERSION) --out $(OUT) $(if $(KEEP),--keep)
 
-test: .venv/.ready ## run every test that needs no Kubernetes (TESTS=folder: a part; ORDER=n: another order; WORKERS=1: one at a time)
-	@$(PYTHON) -m pytest $(TESTS) -p no:cacheprovider --randomly-seed=$(ORDER) --reruns 1 -rR --durations 10 -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+test: .venv/.ready ## run every test that needs no Kubernetes (TESTS=folder: a part; ORDER=n: another order; WORKERS=1: one at a time; MINUTES=n: begin none of real processes later)
+	@$(PYTHON) -m pytest $(TESTS) -p no:cacheprovider --randomly-seed=$(ORDER) --reruns 1 -rRs --durations 10 $(if $(MINUTES),--minutes $(MINUTES)) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 lint: .venv/.ready types ## check style, import contracts, types and tidiness
 	@.venv/bin/ruff check .

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,8 +22,27 @@ settings.register_profile(
 settings.register_profile("tests", settings.get_profile("search"), derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
 
-_FIRST = ("kube", "spark", "conformance", "process", "simulation")
+_PROCESSES = "process"
+_FIRST = ("kube", "spark", "conformance", _PROCESSES, "simulation")
 """Folders whose tests take long; what shares something first."""
+_STARTED_S = time.monotonic()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add what bounds the time of a run."""
+    parser.addoption(
+        "--minutes",
+        type=float,
+        metavar="N",
+        help="begin no test of real processes later than N minutes after the start",
+    )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out a test of real processes whose turn comes too late."""
+    minutes = item.config.getoption("--minutes")
+    if minutes is not None and _folder(item) == _PROCESSES and time.monotonic() > _STARTED_S + 60 * minutes:
+        pytest.skip(f"not run: its turn came more than {minutes:g} minutes after the start (--minutes)")
 
 
 @pytest.fixture(autouse=True)

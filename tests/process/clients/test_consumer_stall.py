@@ -12,9 +12,9 @@ import pytest
 
 from testkit.demo.story import DemoStory
 from testkit.demo.under_load import under_load
-from testkit.rocketmq.consumption import Received, consumer_cost
+from testkit.rocketmq.consumers.consumption import Received, consumer_cost
+from testkit.rocketmq.consumers.push_consumers import PushConsumers
 from testkit.rocketmq.load import longest_gap_since_s
-from testkit.rocketmq.push_consumers import PushConsumers
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

@@ -14,10 +14,10 @@ from testkit.fakes.two_address_routes import TwoAddressRoutes
 from testkit.processes.ports import free_port
 from testkit.processes.relay import Relay
 from testkit.products.companion import BrokerCompanion
+from testkit.rocketmq.consumers.push_consumers import PushConsumers
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings
 from testkit.rocketmq.processes import BrokerPlace, JavaBroker, NameServer
-from testkit.rocketmq.push_consumers import PushConsumers
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

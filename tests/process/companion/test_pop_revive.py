@@ -20,8 +20,8 @@ from controller_core.remoting.codes import RequestCode
 from ha_sidecar.address import host_port
 from testkit.products.companion import BrokerCompanion
 from testkit.products.controllers import ControllerCluster
+from testkit.rocketmq.consumers.pop_consumer import PopConsumer
 from testkit.rocketmq.jars import jars
-from testkit.rocketmq.pop_consumer import PopConsumer
 from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, BrokerPlace, JavaBroker, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]

@@ -23,7 +23,7 @@ from testkit.kube.plain import NAME_SERVER, PlainGroup
 from testkit.kube.pods.consumer_pod import ConsumerPod
 from testkit.kube.pods.load_pod import LoadPod
 from testkit.kube.stack import harmed, kill_java_of, tool, without_provisioner
-from testkit.rocketmq.consumption import ConsumerCost, Received, consumer_cost
+from testkit.rocketmq.consumers.consumption import ConsumerCost, Received, consumer_cost
 from testkit.rocketmq.load import LoadSettings, LoadStats, ReadBackResult, Send
 
 KILL: Final = "kill"

@@ -21,6 +21,7 @@ from testkit.rocketmq.witness import Witness
 
 STOPPED_LINE = "lease: it has run out, the broker stands still"
 _NAMESPACE = ("unshare", "--pid", "--mount-proc", "--fork", "--kill-child")
+_COUNTED_WITHIN_S = 30.0
 _POLL_S = 0.02
 
 
@@ -98,8 +99,17 @@ class GuardedBroker:
         await self._companion.wait_status(lambda status: status.get("lease") == "held", timeout_s)
 
     async def lapses(self) -> int:
-        """Return how often its lease has run out, as its companion counts."""
-        return int(await self._companion.metric("lease_lapses_total") or 0)
+        """Return how often its lease has run out, as its companion counts.
+
+        Raises:
+            TimeoutError: the companion does not learn the broker's id, without which it shows no count.
+        """
+        async with asyncio.timeout(_COUNTED_WITHIN_S):
+            while (  # noqa: ASYNC110 - a metric sends no notification
+                count := await self._companion.metric("lease_lapses_total")
+            ) is None:
+                await asyncio.sleep(_POLL_S)
+        return int(count)
 
     async def events(self, kind: str) -> list[dict[str, Any]]:
         """Return its companion's events of one kind."""

@@ -6,6 +6,7 @@ A version's folder appears under its final name only when it is whole, so an int
 """
 
 import asyncio
+import hashlib
 import os
 import shutil
 import tempfile
@@ -27,6 +28,13 @@ def cache_directory() -> Path:
     """Return the folder that holds one folder of jars a version."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "rocketmq-ha" / "rocketmq"
+
+
+def class_archive(jars: Path) -> Path:
+    """Return the file for the archive of a release's classes, for the installed Java; it may not exist."""
+    java = Path(shutil.which("java") or "java").resolve()
+    digest = hashlib.sha256(f"{java} {java.stat().st_mtime_ns if java.exists() else 0}".encode()).hexdigest()
+    return cache_directory().parent / "archives" / f"{jars.name}-{digest[:16]}.jsa"
 
 
 async def jars(version: str = DEFAULT_VERSION) -> Path:

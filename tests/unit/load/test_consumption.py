@@ -1,6 +1,6 @@
 """How long consumers waited for messages that were there; duplicates and late messages."""
 
-from testkit.rocketmq.consumption import (
+from testkit.rocketmq.consumers.consumption import (
     ConsumerCost,
     Received,
     TransactionMark,

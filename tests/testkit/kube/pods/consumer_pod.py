@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from testkit.kube.kubectl import Cluster, Json, KubeError, until
 from testkit.kube.pods.client_pod import CLASSES, CONTAINER, DATA, JAVA, client_objects
-from testkit.rocketmq.consumption import Received, TransactionMark, open_transactions
+from testkit.rocketmq.consumers.consumption import Received, TransactionMark, open_transactions
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.java_programs import compile_java
 

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from testkit.processes.process import ManagedProcess, ProcessFailedError
-from testkit.rocketmq.consumption import Received
+from testkit.rocketmq.consumers.consumption import Received
 from testkit.rocketmq.java_programs import compile_java, with_class_path
 from testkit.rocketmq.load import json_lines
 from testkit.rocketmq.processes import java_command

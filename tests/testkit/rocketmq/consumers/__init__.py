@@ -1,0 +1,1 @@
+"""Consumers of tests: push, POP, and what they received."""
