@@ -1,7 +1,7 @@
 # One-word commands; `make` lists them. Those that need the setup run it first; a finished setup costs nothing.
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
-export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/pycache
 unexport PYTHONDONTWRITEBYTECODE
 
 ROCKETMQ_VERSION ?= 5.5.0
