@@ -167,4 +167,4 @@ changelog: .venv/.ready ## print what the fragments in changelog.d will become, 
 	@.venv/bin/towncrier build --yes --version $(or $(VERSION),unreleased) $(if $(VERSION),,--draft)
 
 clean: ## remove everything that these commands made
-	@rm -rf .venv .tools $(OUT) .mypy_cache .ruff_cache .hypothesis .pytest_cache spark-warehouse
+	@rm -rf .venv .tools .cache $(OUT) .mypy_cache .ruff_cache .hypothesis .pytest_cache spark-warehouse
