@@ -1,6 +1,7 @@
 # One-word commands; `make` lists them. Those that need the setup run it first; a finished setup costs nothing.
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
+# Each start of a program would compile all of it. The sources stay free of compiled files.
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/pycache
 unexport PYTHONDONTWRITEBYTECODE
 

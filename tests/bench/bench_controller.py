@@ -232,10 +232,7 @@ def parsed() -> argparse.Namespace:
 def main() -> None:
     """Measure and print."""
     options = parsed()
-    with tempfile.TemporaryDirectory() as compiled:
-        # As installed: a restart finds its modules compiled, whatever `make` says of byte code.
-        os.environ |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": compiled}
-        asyncio.run(run(options))
+    asyncio.run(run(options))
 
 
 if __name__ == "__main__":

@@ -355,10 +355,7 @@ def main() -> None:
     if problem := why_not():
         raise SystemExit(problem)
     enter_own_network()
-    with tempfile.TemporaryDirectory() as compiled:
-        # As installed: modules are found compiled, whatever `make` says of byte code.
-        os.environ |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": compiled}
-        asyncio.run(run(options))
+    asyncio.run(run(options))
 
 
 if __name__ == "__main__":

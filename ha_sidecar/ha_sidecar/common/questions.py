@@ -51,8 +51,7 @@ async def ask_broker(asker: Asker, known_address: str = "") -> BrokerFacts:
     cache = EpochEntryCache.decode((await asker.ask(RequestCode.GET_BROKER_EPOCH_CACHE)).body)
     status = await ask_ha_status(asker)
     if not cache.broker_id and not known_address:
-        settings = await asker.ask(RequestCode.GET_BROKER_CONFIG)
-        known_address = announced_address(settings.body.decode(errors="replace"))
+        known_address = await ask_announced_address(asker)
     return broker_facts(cache, status, known_address)
 
 
@@ -63,8 +62,17 @@ async def ask_electable(asker: Asker) -> BrokerFacts:
         AskError: it does not answer.
         RemotingProtocolError: its answer cannot be read.
     """
+    return await ask_broker(asker, await ask_announced_address(asker))
+
+
+async def ask_announced_address(asker: Asker) -> str:
+    """Return the address that a broker announces by its settings (26), as `announced_address` does.
+
+    Raises:
+        AskError: it does not answer.
+    """
     settings = await asker.ask(RequestCode.GET_BROKER_CONFIG)
-    return await ask_broker(asker, announced_address(settings.body.decode(errors="replace")))
+    return announced_address(settings.body.decode(errors="replace"))
 
 
 async def ask_ha_status(asker: Asker) -> HARuntimeInfo:

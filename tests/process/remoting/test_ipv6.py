@@ -122,7 +122,7 @@ async def test_a_group_on_ipv6_fails_over_and_loses_no_message(tmp_path: Path) -
 async def test_a_client_of_ipv6_does_not_hide_a_broker_of_ipv4_from_its_companion(
     tmp_path: Path, name_server: NameServer
 ) -> None:
-    """RocketMQ cannot tell the time of its oldest message then (request 28); a companion does not ask it."""
+    """RocketMQ cannot tell the time of its oldest message then (request 28); a companion does without."""
     place = BrokerPlace(CLUSTER, GROUP, "orders-0", tmp_path / "broker")
     async with ControllerCluster(tmp_path / "controllers", 1) as cluster:
         addresses = cluster.remoting_addresses

@@ -259,7 +259,7 @@ _EPOCHS: Final = b'{"brokerId":1,"brokerName":"g","clusterName":"c","maxOffset":
 
 
 def companion_answers(data: bytes) -> None:
-    """Make facts of a broker's answers (1007, 907, 26, tables), and ask for what a slave lacks."""
+    """Make facts of a broker's answers (1007, 907, 28, 26, tables), and ask for what a slave lacks."""
     caches = _decoded(EpochEntryCache.decode, data, _EPOCHS % data, _EPOCHS % b"")
     states = _decoded(HARuntimeInfo.decode, data, b'{"master":true,"haConnectionInfo":[%s]}' % data)
     _decoded(KVTable.decode, data, b'{"table":{"bootTimestamp":"%s"}}' % data)

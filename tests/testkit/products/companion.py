@@ -49,6 +49,17 @@ class BrokerCompanion:
         found = [line for line in lines if line.startswith(f"rmqha_ha_{name}{{")]
         return float(found[0].rpartition(" ")[2]) if found else None
 
+    async def known_metric(self, name: str, timeout_s: float) -> float:
+        """Wait until the metric has a sample, and return it.
+
+        Raises:
+            TimeoutError: it never has.
+        """
+        async with asyncio.timeout(timeout_s):
+            while (value := await self.metric(name)) is None:  # noqa: ASYNC110 - without a notification
+                await asyncio.sleep(_POLL_S)
+        return value
+
     async def wait_metric(self, name: str, value: float, timeout_s: float) -> None:
         """Wait until the metric's one sample is this.
 

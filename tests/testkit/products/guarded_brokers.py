@@ -104,12 +104,7 @@ class GuardedBroker:
         Raises:
             TimeoutError: the companion does not learn the broker's id, without which it shows no count.
         """
-        async with asyncio.timeout(_COUNTED_WITHIN_S):
-            while (  # noqa: ASYNC110 - a metric sends no notification
-                count := await self._companion.metric("lease_lapses_total")
-            ) is None:
-                await asyncio.sleep(_POLL_S)
-        return int(count)
+        return int(await self._companion.known_metric("lease_lapses_total", _COUNTED_WITHIN_S))
 
     async def events(self, kind: str) -> list[dict[str, Any]]:
         """Return its companion's events of one kind."""

@@ -20,8 +20,8 @@ _DUMP_TIMEOUT_S = 120.0
 _NO_NAME_SERVER = "127.0.0.1:9"
 
 
-async def make_class_archive(version: str) -> Path:
-    """Return the archive of a release's classes, after starting a broker of it if there is none yet.
+async def make_class_archive(version: str) -> None:
+    """Make the archive of a release's classes if there is none yet, by a broker of it.
 
     Of several processes that call it, one makes the archive and the others wait.
 
@@ -36,7 +36,6 @@ async def make_class_archive(version: str) -> Path:
         await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
         if not archive.exists():
             await _dump(version, jar_directory, archive)
-    return archive
 
 
 async def _dump(version: str, jar_directory: Path, archive: Path) -> None:

@@ -48,9 +48,9 @@ from controller_core.remoting.host_port import join_host_port
 from controller_core.remoting.numbers import whole_number
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError, controller_answer
 from ha_sidecar.common.events import EventLog
-from ha_sidecar.common.questions import ask_group, ask_ha_status
+from ha_sidecar.common.questions import ask_announced_address, ask_group, ask_ha_status
 from ha_sidecar.companion.config import CompanionConfig
-from ha_sidecar.decisions.broker_facts import GroupFacts, announced_address
+from ha_sidecar.decisions.broker_facts import GroupFacts
 from ha_sidecar.decisions.write_lease import MasterMark, WriteLease, read_mark
 
 ROUND_S: Final = 0.05
@@ -221,8 +221,7 @@ class Leasing:
             self._set_mark(None)
             return
         if not self._address:
-            settings = await self._broker.ask(RequestCode.GET_BROKER_CONFIG)
-            self._address = announced_address(settings.body.decode(errors="replace"))
+            self._address = await ask_announced_address(self._broker)
         cache = EpochEntryCache.decode((await self._broker.ask(RequestCode.GET_BROKER_EPOCH_CACHE)).body)
         epoch = max((entry.epoch for entry in cache.epoch_list), default=0)
         self._set_mark(MasterMark(self._own_id(), epoch))
