@@ -27,6 +27,7 @@ class MemoryMembership:
         learners: the same.
         behind: entries that a learner lacks, by name; 0 where nothing is said.
         down: names whose process does not answer.
+        silent: names that do not answer the operator while the others hear them.
         changed_settings: by name, what mqadmin changed in a controller.
         leader: by name, empty while no election can succeed.
         changes: the changes made, in words.
@@ -37,6 +38,7 @@ class MemoryMembership:
         self.learners: dict[str, str] = {}
         self.behind: dict[str, int] = {}
         self.down: set[str] = set()
+        self.silent: set[str] = set()
         self.changed_settings: dict[str, dict[str, str]] = {}
         self.leader = ""
         self.term = 0
@@ -141,7 +143,7 @@ class MemoryMembership:
 
     def _node(self, name: str) -> Json | None:
         store = self._stores().get(name)
-        if store is None:
+        if store is None or name in self.silent:
             return None
         address = f"{SET}-{self.leader[1:]}.{SET}.{NAMESPACE}.svc:9878" if self.leader else None
         takes_part = (self.voters | self.learners).get(name) == store

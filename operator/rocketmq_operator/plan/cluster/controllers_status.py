@@ -20,6 +20,15 @@ from rocketmq_operator.plan.pods.progress import with_causes
 
 _JOINING: Final = "Joining"
 _REPLACING: Final = "Replacing"
+_LEARNER: Final = "Learner"
+_LEAVING: Final = "Leaving"
+_REASON_BY_ROLE: Final = {
+    _JOINING: "ControllerJoining",
+    _LEARNER: "ControllerJoining",
+    _LEAVING: "ControllerLeaving",
+    _REPLACING: "ControllerReplaced",
+}
+"""Reasons of `QuorumHealthy` while a controller has one of these roles."""
 
 
 def controller_statuses(observed: ObservedCluster) -> tuple[ControllerStatus, ...]:
@@ -64,12 +73,12 @@ def _role(
     if one.lost_its_store:
         return _REPLACING
     if ordinal >= observed.spec.controllers.replicas:
-        return "Leaving"
+        return _LEAVING
     if one.role is ControllerRole.VOTER:
         return "Leader" if pod == observed_controllers.leader else "Voter"
     if previous_role == _REPLACING:
         return previous_role
-    return "Learner" if one.role is ControllerRole.LEARNER else _JOINING
+    return _LEARNER if one.role is ControllerRole.LEARNER else _JOINING
 
 
 def quorum_finding(
@@ -93,5 +102,22 @@ def quorum_finding(
     if ready < wanted:
         text = with_causes(f"{ready} of {wanted} controllers are ready", troubles, members)
         return make_finding("QuorumHealthy", holds=False, reason="ControllerDown", message=text)
+    if (changing := _change_last_known(observed)) is not None:
+        return changing
     text = f"all {wanted} controllers are ready"
     return make_finding("QuorumHealthy", holds=True, reason="AllReady", message=text)
+
+
+def _change_last_known(observed: ObservedCluster) -> Finding | None:
+    """Return a finding if a controller joins, leaves or is replaced by its last known role.
+
+    Why the last known one: a leader that does not answer once tells no roles, and the plan then has no reason
+    to wait.
+    """
+    for one in controller_statuses(observed):
+        if (reason := _REASON_BY_ROLE.get(one.role)) is not None:
+            text = f"{one.name} is changing: its last known role is {one.role}"
+            silent = observed.controllers is not None and not observed.controllers.has_leader
+            text += ", and the leader does not answer" if silent else ""
+            return make_finding("QuorumHealthy", holds=False, reason=reason, message=text)
+    return None

@@ -159,6 +159,33 @@ async def test_the_cluster_serves_while_its_controllers_change() -> None:
     assert _voters(world) == ["n0", "n1", "n2", "n3", "n4"]
 
 
+async def test_while_the_leader_does_not_answer_a_learner_is_not_taken_for_a_voter() -> None:
+    world = await _settled()
+    world.controllers.membership.behind["n3"] = 5_000
+    world.write_cluster(_asked(5))
+    for _ in range(5):
+        await world.one_pass()
+    world.controllers.membership.silent.add("n0")
+    await world.one_pass()
+    roles = {one["name"]: one["role"] for one in world.status(KIND, "main")["members"]}
+    assert roles[f"{SET}-3"] == "Learner"
+    assert world.condition("QuorumHealthy", KIND, "main") == ("False", "ControllerJoining")
+    assert _message(world, "QuorumHealthy") == (
+        f"{SET}-3 is changing: its last known role is Learner, and the leader does not answer"
+    )
+    world.controllers.membership.silent.clear()
+    world.controllers.membership.behind.clear()
+    await world.settle()
+    assert world.condition("QuorumHealthy", KIND, "main") == ("True", "AllReady")
+
+
+async def test_a_leader_that_does_not_answer_once_leaves_voters_voters() -> None:
+    world = await _settled()
+    world.controllers.membership.silent.add("n0")
+    await world.one_pass()
+    assert world.condition("QuorumHealthy", KIND, "main") == ("True", "AllReady")
+
+
 async def test_a_controller_that_does_not_start_is_not_added() -> None:
     world = await _settled()
     world.controllers.membership.down.add("n3")
