@@ -12,7 +12,7 @@ import ssl
 import time
 from typing import Final, cast
 
-from controller_core.tls.dialling import NOT_IN_TLS, ClientTls
+from controller_core.tls.dialling import ClientTls
 
 RECEIVE_BYTES: Final = 1 << 16
 _FILL_BYTES: Final = 1 << 18
@@ -30,12 +30,17 @@ class PlainStream:
     """A socket as it is."""
 
     is_flushed: Final = True
+    is_ready: Final = True
     held_bytes: Final = 0
 
     def __init__(self, connection: socket.socket) -> None:
         """Take the socket, which does not block from here on."""
         connection.setblocking(False)
         self.socket: Final = connection
+
+    def shake_hands(self) -> bool:
+        """Return True: there is no handshake."""
+        return True
 
     def receive(self) -> bytes:
         """Return the pending bytes; none if the peer has closed."""
@@ -73,6 +78,11 @@ class TlsStream:
         )
         self._unsent = bytearray()
         self._is_ready = self._is_over = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the handshake is done."""
+        return self._is_ready
 
     @property
     def held_bytes(self) -> int:
@@ -187,25 +197,19 @@ class TlsStream:
 Stream = PlainStream | TlsStream
 
 
-def dial(address: Address, tls: ClientTls | None, connect_s: float, handshake_s: float) -> Stream:
-    """Connect to an address, with the handshake of TLS done.
+def begin(address: Address, tls: ClientTls | None, connect_s: float) -> Stream:
+    """Connect to an address; in TLS, `shake_hands` makes the handshake.
 
     Args:
         address: host and port.
         tls: how; None for plain TCP.
         connect_s: bound on the connection of TCP.
-        handshake_s: bound on the handshake.
 
     Raises:
-        OSError: it cannot be reached, or does not answer TLS where plain TCP is not allowed.
+        OSError: it cannot be reached.
     """
-    if tls is not None:
-        try:
-            return dial_in_tls_only(address, tls.context, connect_s, handshake_s)
-        except NOT_IN_TLS:
-            if not tls.plain_allowed:
-                raise
-    return PlainStream(_dial(address, connect_s))
+    connection = _dial(address, connect_s)
+    return PlainStream(connection) if tls is None else TlsStream(connection, tls.context, server_side=False)
 
 
 def _dial(address: Address, connect_s: float) -> socket.socket:
@@ -217,9 +221,14 @@ def _dial(address: Address, connect_s: float) -> socket.socket:
 def dial_in_tls_only(
     address: Address, context: ssl.SSLContext, connect_s: float, handshake_s: float, name: str | None = None
 ) -> TlsStream:
-    """Connect to an address, with the handshake of TLS done; see `dial`.
+    """Connect to an address, with the handshake of TLS done.
 
-    `name` is the one that the certificate must have, if the context checks names.
+    Args:
+        address: host and port.
+        context: the client's.
+        connect_s: bound on the connection of TCP.
+        handshake_s: bound on the handshake.
+        name: the one that the certificate must have, if the context checks names.
 
     Raises:
         OSError: it cannot be reached, or does not answer TLS with such a certificate.

@@ -106,7 +106,12 @@ class HeldClients:
     @property
     def is_relaying(self) -> bool:
         """Whether sends are carried to the successor now."""
-        return self._relay is not None
+        return self._open_relay is not None
+
+    @property
+    def _open_relay(self) -> SendRelay[HeldClient] | None:
+        relay = self._relay
+        return relay if relay is not None and relay.is_open else None
 
     def serve(self, until_s: float) -> bool:
         """Serve connections until `until_s` on the monotonic clock, or until woken; return whether woken."""
@@ -126,7 +131,7 @@ class HeldClients:
             self._accept(data)
         elif isinstance(data, SendRelay):
             if data is self._relay:
-                self._forward_answers(data)
+                (self._forward_answers if data.is_open else self._open)(data)
         elif isinstance(data, HeldClient) and data in self._connections:
             self._read(data)
 
@@ -142,9 +147,20 @@ class HeldClients:
         except OSError as error:
             _log.info("the successor %s:%d is not reached yet: %s", *successor, error)
             return
+        self._open(self._relay)
+
+    def _open(self, relay: SendRelay[HeldClient]) -> None:
+        """Carry the sends that wait as soon as the handshake is done; go on without the relay if it fails."""
+        try:
+            if not relay.open():
+                return
+        except OSError as error:
+            _log.info("the successor does not answer yet: %s", error)
+            self._drop_relay(relay)
+            return
         self._held_bytes -= sum(send.size_bytes() for send in self._oneways)
         oneways, self._oneways = self._oneways, []
-        self._carry_oneways(self._relay, oneways)
+        self._carry_oneways(relay, oneways)
         for client in list(self._connections):
             self._relay_sends(client)
 
@@ -163,6 +179,8 @@ class HeldClients:
 
     def _retry_within(self, left_s: float, relay: SendRelay[HeldClient]) -> float:
         """Repeat the refused sends if it is time; return for how long to wait, in seconds."""
+        if not relay.is_open:
+            self._open(relay)
         with self._drop_relay_on_error(relay):
             relay.ask_again()
         return left_s if relay.again_s is None else min(left_s, max(relay.again_s - time.monotonic(), 0))
@@ -200,8 +218,8 @@ class HeldClients:
         self.oneways += 1
         if self._all_bytes + command.size_bytes() > limits.HELD_CLIENTS_BYTES_MAX:
             return
-        if self._relay is not None:
-            self._carry_oneways(self._relay, [command])
+        if (relay := self._open_relay) is not None:
+            self._carry_oneways(relay, [command])
         else:
             self._oneways.append(command)
             self._held_bytes += command.size_bytes()
@@ -213,7 +231,7 @@ class HeldClients:
 
     def _relay_sends(self, client: HeldClient) -> None:
         """Have the client's sends carried, if there is somebody to carry them to."""
-        relay = self._relay
+        relay = self._open_relay
         if relay is None or client not in self._connections:
             return
         before_bytes = client.held_bytes

@@ -49,6 +49,7 @@ from controller_core.channel.errors import ConnectionClosedError
 from controller_core.channel.refusals import RefusalLog
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.host_port import join_host_port
+from controller_core.tls.dialling import process_tls
 from controller_core.tls.serving import MemberTls
 from ha_sidecar.address import HostPort
 from ha_sidecar.common.events import EventLog
@@ -70,7 +71,13 @@ BIND_WITHIN_S: Final = 3.0
 REDIAL_WITHIN_S: Final = 0.02
 BIND_AGAIN_S: Final = 0.0005
 ASK_AGAIN_S: Final = 0.02
-ANSWER_WITHIN_S: Final = 0.1
+ANSWER_WITHIN_S: Final = 0.3
+TLS_ANSWER_WITHIN_S: Final = 1.0
+"""With the handshake, which takes a JVM hundreds of milliseconds while all its clients come to it."""
+QUESTIONS_MAX: Final = 4
+"""That overlap. On a busy machine fifty per second, each on a new connection, kept the successor from
+answering any of them in time."""
+QUESTION_WITHIN_S: Final = 1.5
 LATE_S: Final = 1.0
 LATE_S_MIN: Final = 0.3
 """For how long all are sent away at the end.
@@ -138,7 +145,7 @@ async def _found_at(address: HostPort, before: GroupFacts, sign: Sign | None) ->
     """
     asker = Asker(address, sign)
     try:
-        async with asyncio.timeout(ANSWER_WITHIN_S):
+        async with asyncio.timeout(ANSWER_WITHIN_S if process_tls() is None else TLS_ANSWER_WITHIN_S):
             answer = await ask_ha_status(asker)
         _refusals.answered(join_host_port(*address))
         serves = acknowledges(answer, before)
@@ -228,13 +235,18 @@ class ClientHold:
     async def _wait_until_releasable(self) -> None:
         """Wait until the successor can acknowledge, or the time is over."""
         released = asyncio.Event()
+        questions: set[asyncio.Task[None]] = set()
         async with asyncio.TaskGroup() as asking:
             # The questions overlap: one that takes the old route may never be answered, and must not hold the
             # next one up.
             while not (released.is_set() or self._ended.is_set()):
-                if self._before is not None:
-                    asking.create_task(self._release_if_settled(self._before, released))
+                if self._before is not None and len(questions) < QUESTIONS_MAX:
+                    question = asking.create_task(self._release_if_settled(self._before, released))
+                    questions.add(question)
+                    question.add_done_callback(questions.discard)
                 await asyncio.sleep(ASK_AGAIN_S)
+            for question in questions:
+                question.cancel()
         if not released.is_set():
             self._tell("ClientsReleased", settled="false")
         await self._ended.wait()
@@ -242,7 +254,12 @@ class ClientHold:
         self._ended.clear()
 
     async def _release_if_settled(self, before: GroupFacts, released: asyncio.Event) -> None:
-        if await self._asks(before, self._relay_to) and not released.is_set():
+        try:
+            async with asyncio.timeout(QUESTION_WITHIN_S):
+                is_over = await self._asks(before, self._relay_to)
+        except TimeoutError:
+            return
+        if is_over and not released.is_set():
             released.set()
             self._settled.set()
             self._wake.send(b"r")

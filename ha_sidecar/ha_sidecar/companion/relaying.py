@@ -38,13 +38,13 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.errors import RemotingUsageError
 from controller_core.remoting.frame import FrameDecoder, encode
-from controller_core.tls.dialling import ClientTls
-from controller_core.tls.streams import dial
+from controller_core.tls.dialling import NOT_IN_TLS, ClientTls
+from controller_core.tls.streams import HandshakeTimeoutError, begin
 from ha_sidecar.address import HostPort
 
 DIAL_WITHIN_S: Final = 0.05
-HANDSHAKE_WITHIN_S: Final = 0.25
-"""Of TLS. New clients wait in the kernel's queue until then. If it was not enough, a later try is made."""
+HANDSHAKE_WITHIN_S: Final = 1.0
+"""Of TLS. A JVM that takes its role makes the handshakes of all its clients too: this one took 0.3 s."""
 AGAIN_S: Final = 0.01
 SENDS: Final = frozenset(
     (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
@@ -86,6 +86,9 @@ def is_refused_for_now(answer: RemotingCommand, asked: int) -> bool:
 class SendRelay(Generic[C]):
     """One connection to the successor, for all clients; for one thread.
 
+    It carries sends from the end of its handshake on (`open`). It never waits for that: the thread has other
+    clients to read meanwhile.
+
     Attributes:
         held_bytes: size of the unanswered sends.
     """
@@ -101,9 +104,12 @@ class SendRelay(Generic[C]):
             tls: how to dial; None for plain TCP.
 
         Raises:
-            OSError: it cannot be reached within `DIAL_WITHIN_S`, with TLS within `HANDSHAKE_WITHIN_S`.
+            OSError: it cannot be reached within `DIAL_WITHIN_S`.
         """
-        self._stream: Final = dial(successor, tls, DIAL_WITHIN_S, HANDSHAKE_WITHIN_S)
+        self._successor: Final = successor
+        self._tls: Final = tls
+        self._stream = begin(successor, tls, DIAL_WITHIN_S)
+        self._open_until_s: Final = time.monotonic() + HANDSHAKE_WITHIN_S
         self._selector: Final = selector
         self._decoder: Final = FrameDecoder()
         self._unsent = bytearray()
@@ -115,9 +121,40 @@ class SendRelay(Generic[C]):
         selector.register(self._stream.socket, selectors.EVENT_READ, self)
 
     @property
+    def is_open(self) -> bool:
+        """Whether sends can be carried."""
+        return self._stream.is_ready
+
+    @property
     def again_s(self) -> float | None:
-        """When `ask_again` has something to do, on the monotonic clock; None for never."""
+        """When `open` or `ask_again` has something to do, on the monotonic clock; None for never."""
+        if not self.is_open:
+            return self._open_until_s
         return self._again_s if self._again else None
+
+    def open(self) -> bool:
+        """Go on with the handshake; return whether sends can be carried.
+
+        Raises:
+            OSError: the successor does not answer TLS where plain TCP is not allowed, or not within
+                `HANDSHAKE_WITHIN_S`.
+        """
+        try:
+            if not self._stream.shake_hands() and time.monotonic() >= self._open_until_s:
+                raise HandshakeTimeoutError("the TLS handshake took too long")
+        except NOT_IN_TLS:
+            if self._tls is None or not self._tls.plain_allowed:
+                raise
+            self._dial_plain()
+        self._await_events()
+        return self.is_open
+
+    def _dial_plain(self) -> None:
+        stream = begin(self._successor, None, DIAL_WITHIN_S)
+        self._selector.unregister(self._stream.socket)
+        self._stream.socket.close()
+        self._stream = stream
+        self._selector.register(stream.socket, selectors.EVENT_READ, self)
 
     def ask(self, client: C | None, sends: Sequence[RemotingCommand]) -> list[RemotingCommand]:
         """Forward a client's sends, and return those that cannot be written as a frame.
@@ -172,7 +209,8 @@ class SendRelay(Generic[C]):
             if found is None or not answer.is_response:
                 continue
             if is_refused_for_now(answer, found[1].code):
-                self._again_s = self.again_s or time.monotonic() + AGAIN_S
+                if not self._again:
+                    self._again_s = time.monotonic() + AGAIN_S
                 self._again.append(found)
             else:
                 self.held_bytes -= found[1].size_bytes()
@@ -197,6 +235,9 @@ class SendRelay(Generic[C]):
             self._stream.flush()
             while self._unsent:
                 del self._unsent[: self._stream.send(self._unsent)]
-        is_done = not self._unsent and self._stream.is_flushed
+        self._await_events()
+
+    def _await_events(self) -> None:
+        is_done = self._stream.is_flushed and not self._unsent
         events = selectors.EVENT_READ | (0 if is_done else selectors.EVENT_WRITE)
         self._selector.modify(self._stream.socket, events, self)

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from controller_core.groups.keys import BrokerId
 from controller_core.remoting.codes import RequestCode, ResponseCode
@@ -40,6 +40,18 @@ def request(
     return encode(RemotingCommand(code, opaque, flag, body=body, version=version, ext=ext))
 
 
+async def shake_hands_late(writer: asyncio.StreamWriter, tls: ssl.SSLContext, delay_s: float) -> bool:
+    """Begin the handshake of a new connection after a delay; return whether it succeeded."""
+    # The client's first bytes are for the handshake, not for the reader.
+    cast("asyncio.Transport", writer.transport).pause_reading()
+    await asyncio.sleep(delay_s)
+    try:
+        await writer.start_tls(tls)
+    except (OSError, ssl.SSLError):
+        return False
+    return True
+
+
 class Successor:
     """A new master's port: refuses a set number of times, and then stores every message.
 
@@ -49,10 +61,12 @@ class Successor:
         others: requests other than sends.
         came: set by the first request.
         is_mute: answers nothing, until it is to `speak`.
+        silences_s: how late it begins the handshake of each of the first connections, in their order.
     """
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         """Prepare; `start` makes it listen, with `tls` in TLS."""
+        self.silences_s: list[float] = []
         self.refusals: list[tuple[int, str]] = []
         self.stored: list[bytes] = []
         self.refused = self.others = 0
@@ -66,7 +80,7 @@ class Successor:
 
     async def start(self) -> None:
         """Listen on a port of its own."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", ssl=self._tls)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1")
         self.address = self._server.sockets[0].getsockname()
 
     def speak(self) -> None:
@@ -82,8 +96,13 @@ class Successor:
         for writer in self._connections:
             writer.transport.abort()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections.append(writer)
+        silence_s = self.silences_s.pop(0) if self.silences_s else 0
+        if self._tls is None or await shake_hands_late(writer, self._tls, silence_s):
+            await self._serve(reader, writer)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         decoder = FrameDecoder()
         while data := await reader.read(1 << 16):
             for command in decoder.feed(data):
@@ -113,6 +132,7 @@ class Place:
         self.room = HoldPort(self.hold_port)
         self.mastered: GroupFacts | None = BEFORE
         self.is_settled = self.hangs = False
+        self.questions = self.questions_max = 0
         self.successor: Successor | None = None
         self._broker: asyncio.Server | None = None
         self._connections: list[asyncio.StreamWriter] = []
@@ -133,9 +153,14 @@ class Place:
         assert before is self.mastered
         if self.successor is not None:
             on_successor(self.successor.address)
-        if self.hangs:
-            await asyncio.Event().wait()
-        return self.is_settled
+        self.questions += 1
+        self.questions_max = max(self.questions_max, self.questions)
+        try:
+            if self.hangs:
+                await asyncio.Event().wait()
+            return self.is_settled
+        finally:
+            self.questions -= 1
 
     async def _take(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections.append(writer)

@@ -142,7 +142,7 @@ def relay_answers(data: bytes) -> None:
     selector = mock.create_autospec(selectors.DefaultSelector, instance=True)
     for stream in (data, answers, answers + data):
         connection = PlainStream(cast("socket.socket", _Socket(stream)))
-        with mock.patch.object(relaying, "dial", lambda *_, made=connection: made):
+        with mock.patch.object(relaying, "begin", lambda *_, made=connection: made):
             relay: SendRelay[int] = SendRelay(("successor", 10911), selector)
         sends = [RemotingCommand.request(RequestCode.SEND_MESSAGE, {"a": "b"}, b"x") for _ in range(_SENDS)]
         for client, send in enumerate(sends):

@@ -188,9 +188,9 @@ async def test_a_slave_that_has_not_heard_of_its_promotion_is_not_held_against_i
     monkeypatch.setattr("ha_sidecar.companion.metadata_watch.COMPARE_S", 0.02)
     master, slave = await answering_group.add(), await answering_group.add()
     master.topics, slave.topics = b'{"topicConfigTable":{"T":{},"U":{}}}', b'{"topicConfigTable":{"U":{}}}'
+    slave.epoch = 99  # it ignores an older one
     async with beside(answering_group, slave, metadata_put_back=True) as made:
         await made.wait_metric("metadata_in_sync", 1)  # it lacks one, not yet for long
-        slave.epoch = 99  # it ignores an older one
         await master.die()
         await slave.wait_notice(2)
         async with asyncio.timeout(WAIT_S):

@@ -184,7 +184,10 @@ async def test_who_asks_for_the_master_by_the_old_route_is_disconnected_at_once(
     await closed(await place.client(encode(RemotingCommand.request(code))))
 
 
-async def test_a_question_that_is_never_answered_keeps_no_other_from_being_asked(place: Place) -> None:
+async def test_a_question_that_is_never_answered_ends_and_few_are_asked_at_a_time(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "QUESTION_WITHIN_S", 0.3)
     place.hangs = True
     await place.start_broker()
     place.kill_broker()
@@ -192,6 +195,7 @@ async def test_a_question_that_is_never_answered_keeps_no_other_from_being_asked
     assert await is_held(client)
     place.hangs, place.is_settled = False, True
     await closed(client)
+    assert place.questions_max == holding.QUESTIONS_MAX
 
 
 @pytest.mark.usefixtures("few_late_clients")

@@ -2,15 +2,34 @@
 
 import asyncio
 import ssl
+import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from controller_core.remoting.bodies import HAConnectionRuntimeInfo, HARuntimeInfo
 from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.frame import FrameDecoder, encode
+from controller_core.tls.dialling import ClientTls, dial_in_tls
 from controller_core.tls.files import ENFORCING, PERMISSIVE
 from controller_core.tls.serving import MemberTls
-from testkit.fakes.held_broker import V5_5_0, WITHIN_S, Place, Successor, answers, closed, is_held, request
+from ha_sidecar.companion import holding, relaying
+from ha_sidecar.decisions.broker_facts import GroupFacts
+from testkit.fakes.held_broker import (
+    BEFORE,
+    V5_5_0,
+    WITHIN_S,
+    Place,
+    Successor,
+    answers,
+    closed,
+    is_held,
+    request,
+    shake_hands_late,
+)
 from testkit.processes.certificates import Authority
 
 LARGE = bytes(300_000)
@@ -43,12 +62,16 @@ def place(living_place: Place) -> Place:
     return living_place
 
 
-@pytest.fixture(params=["in TLS", "in plain TCP"])
-async def successor(request: pytest.FixtureRequest, authority: Authority) -> AsyncIterator[Successor]:
+def _server_context(authority: Authority) -> ssl.SSLContext:
     pair = authority.sign("successor")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair.cert, pair.key)
-    made = Successor(context if request.param == "in TLS" else None)
+    return context
+
+
+@pytest.fixture(params=["in TLS", "in plain TCP"])
+async def successor(request: pytest.FixtureRequest, authority: Authority) -> AsyncIterator[Successor]:
+    made = Successor(_server_context(authority) if request.param == "in TLS" else None)
     await made.start()
     yield made
     made.stop()
@@ -68,6 +91,57 @@ async def test_sends_of_a_client_in_tls_are_carried_to_a_successor_in_tls_or_not
     ]
     assert [answer.code for answer in await answers(plain, 1)] == [ResponseCode.SUCCESS]
     assert sorted(map(len, successor.stored)) == [5, *[len(LARGE)] * 4]
+
+
+@pytest.mark.parametrize("successor", ["in TLS"], indirect=True)
+async def test_a_slow_handshake_with_the_successor_keeps_nobody_waiting_and_its_sends_are_carried(
+    place: Place, authority: Authority, successor: Successor
+) -> None:
+    client = await place.client(request(V5_5_0, 1), tls=authority.client())
+    assert await is_held(client)
+    successor.silences_s = [0.6]
+    place.successor = successor
+    begun_s = time.monotonic()
+    await closed(await place.client(request(V5_5_0, code=RequestCode.CONTROLLER_GET_METADATA_INFO)))
+    served_s = time.monotonic() - begun_s
+    (answer,) = await answers(client, 1)
+    assert answer.code == ResponseCode.SUCCESS
+    assert served_s < 0.3 < time.monotonic() - begun_s
+    assert len(successor.stored) == 1
+
+
+@pytest.mark.parametrize("successor", ["in TLS"], indirect=True)
+async def test_a_handshake_with_the_successor_that_never_ends_is_begun_anew(
+    place: Place, authority: Authority, successor: Successor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relaying, "HANDSHAKE_WITHIN_S", 0.2)
+    client = await place.client(request(V5_5_0, 1), tls=authority.client())
+    assert await is_held(client)
+    successor.silences_s = [60.0]
+    place.successor = successor
+    (answer,) = await answers(client, 1)
+    assert answer.code == ResponseCode.SUCCESS
+
+
+async def test_a_successor_whose_handshake_is_slow_is_found_at_the_address(authority: Authority) -> None:
+    async def answer_late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await shake_hands_late(writer, _server_context(authority), 2 * holding.ANSWER_WITHIN_S)
+        (asked,) = FrameDecoder().feed(await reader.read(1 << 16))
+        copies = (HAConnectionRuntimeInfo("a:1", in_sync=True),)
+        status = HARuntimeInfo(ha_connection_info=copies, master=True)
+        writer.write(encode(RemotingCommand.response_to(asked, ResponseCode.SUCCESS, body=status.encode())))
+
+    async def controllers() -> GroupFacts | None:
+        return replace(BEFORE, master_epoch=4, members=(2, 3), master_direct="s:2")
+
+    dial_in_tls(ClientTls(authority.client()))
+    try:
+        async with await asyncio.start_server(answer_late, "127.0.0.1") as server:
+            host, port = server.sockets[0].getsockname()
+            before = replace(BEFORE, master_address=f"{host}:{port}")
+            assert await holding.is_settled(before, controllers, lambda _: None)
+    finally:
+        dial_in_tls(None)
 
 
 async def test_a_client_in_tls_is_sent_away_in_the_end(place: Place, authority: Authority) -> None:
