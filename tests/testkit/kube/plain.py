@@ -25,8 +25,8 @@ _READY_TIMEOUT_S: Final = 240.0
 _MQADMIN_TIMEOUT_S: Final = 60.0
 BROKER_CPU: Final = "550m"
 """As much as our broker (250m), its companion (250m) and half of the log replica (100m) request together."""
-CONTROLLER_CPU: Final = "167m"
-"""As our controller (100m), and a third of two operators (100m each)."""
+CONTROLLER_CPU: Final = "317m"
+"""As our controller (250m), and a third of two operators (100m each)."""
 NAME_SERVER_CPU: Final = "200m"
 """As our two name servers (100m each)."""
 _MEMORY: Final = "-Xms192m -Xmx{heap}m -XX:MaxDirectMemorySize=192m -Duser.home=/tmp"
