@@ -292,13 +292,13 @@ async def test_what_was_measured_becomes_a_page_that_the_release_shows(release: 
         "wait", "--for=condition=Complete", "job/report-now", "--timeout=400s", timeout_s=410.0
     )
     server = f"/api/v1/namespaces/{cluster.namespace}/services/rocketmq-ha-report:http/proxy"
-    page = await cluster.kubectl("get", "--raw", f"{server}/reports/main/")
+    page = await cluster.text(f"{server}/reports/main/")
     assert f"epoch {after.epoch}" in page
     assert len(page) < PAGE_BYTES_MAX
     (record,) = [one for one in await release.group.records() if one["spec"]["newEpoch"] == after.epoch]
     host, _, path = record["status"]["page"].removeprefix("http://").partition("/")
     assert host == f"rocketmq-ha-report.{cluster.namespace}.svc"
-    assert f"epoch {after.epoch}" in await cluster.kubectl("get", "--raw", f"{server}/{path}")
+    assert f"epoch {after.epoch}" in await cluster.text(f"{server}/{path}")
     # Its schedule may have run since, and keeps one Job that ended.
     await cluster.kubectl("delete", "job", "report-now", "--ignore-not-found")
     await release.group.until_whole()

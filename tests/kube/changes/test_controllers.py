@@ -30,7 +30,7 @@ HTTP_PORT = 9880
 async def members(release: Release) -> dict[str, Json]:
     """Return who the controllers are, by name, as one of them says."""
     path = f"/api/v1/namespaces/{NAMESPACE}/pods/main-controller-0:{HTTP_PORT}/proxy/v1/members"
-    found = json.loads(await release.cluster.kubectl("get", "--raw", path))["members"]
+    found = json.loads(await release.cluster.text(path))["members"]
     return {one["name"]: one for one in found}
 
 
@@ -92,7 +92,7 @@ async def test_a_controller_that_lost_its_volume_votes_again(release: Release, l
         status = (await cluster.get("rocketmqcluster", "main"))["status"]
         voter = next(path for path in ("main-controller-0", "main-controller-1") if path != lost)
         path = f"/api/v1/namespaces/{NAMESPACE}/pods/{voter}:{HTTP_PORT}/proxy/v1/members"
-        told = json.loads(await cluster.kubectl("get", "--raw", path))["members"]
+        told = json.loads(await cluster.text(path))["members"]
         now = {one["name"]: one for one in told}.get(name, {})
         return (
             now.get("role") == "voter"

@@ -68,6 +68,6 @@ async def _start_anew(cluster: Cluster, words: list[str]) -> None:
     await start_anew(_NAME, words)
 
     async def answers() -> bool:
-        return await cluster.kubectl("get", "--raw=/readyz") == "ok"
+        return await cluster.text("/readyz") == "ok"
 
     await until("the API server answers again", answers, ANSWERS_WITHIN_S)

@@ -1,7 +1,8 @@
 """kubectl and helm as awaitable calls: they return the output, and raise with the tool's own words.
 
-Tests speak to the cluster as people do. Nothing here holds a connection or watches: each call is one process
-with a limit of its own, so a cluster that hangs fails a test instead of stopping the run.
+Tests speak to the cluster as people do: each change is one process. Only reads, of which a waiting test
+makes many, go over connections that stay open (`reading`). Nothing here watches, and each call has a limit of
+its own, so a cluster that hangs fails a test instead of stopping the run.
 """
 
 import asyncio
@@ -12,9 +13,12 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from testkit.kube.reading import ApiReader, ReadError, reader
 
 Json = dict[str, Any]
+Answer = TypeVar("Answer")
 CALL_TIMEOUT_S: Final = 60.0
 HELM_TIMEOUT_S: Final = 240.0
 POLL_S: Final = 0.2
@@ -124,14 +128,21 @@ class Cluster:
 
     async def get(self, kind: str, name: str) -> Json:
         """Return one object."""
-        found: Json = json.loads(await self.kubectl("get", kind, name, "-o", "json"))
-        return found
+        return await self._read(lambda known: known.get(kind, self.namespace, name))
 
     async def find(self, kind: str, selector: str = "") -> list[Json]:
-        """Return the objects of a kind, those with matching labels."""
-        chosen = [f"--selector={selector}"] if selector else []
-        found: list[Json] = json.loads(await self.kubectl("get", kind, *chosen, "-o", "json"))["items"]
-        return found
+        """Return the objects of a kind, or of several with commas between, those with matching labels."""
+        return await self._read(lambda known: known.find(kind, self.namespace, selector))
+
+    async def text(self, path: str) -> str:
+        """Return what the API server answers at a path, such as a pod's answer through its proxy."""
+        return await self._read(lambda known: known.text(path))
+
+    async def _read(self, question: Callable[[ApiReader], Answer]) -> Answer:
+        try:
+            return await asyncio.to_thread(lambda: question(reader(self.kubeconfig)))
+        except ReadError as error:
+            raise KubeError(str(error)) from error
 
     async def shell(
         self,

@@ -107,7 +107,7 @@ async def events_of(group: KubeGroup) -> list[Json]:
 async def events_at(group: KubeGroup, place: str) -> list[Json]:
     """Return the events of a group that a pod tells at its port, asked through the API server."""
     path = f"/api/v1/namespaces/{group.cluster.namespace}/pods/{place}/proxy/v1/events?after=0&follow=false"
-    lines = (await group.cluster.kubectl("get", "--raw", path)).splitlines()
+    lines = (await group.cluster.text(path)).splitlines()
     events = [json.loads(line) for line in lines if line.strip()]
     return [event for event in events if event.get("group") == group.name]
 

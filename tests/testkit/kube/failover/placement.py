@@ -81,7 +81,7 @@ async def _leader(cluster: Cluster) -> str:
     """
     for pod in _CONTROLLERS:
         path = f"/api/v1/namespaces/{cluster.namespace}/pods/{pod}:{_HTTP_PORT}/proxy/v1/status"
-        if json.loads(await cluster.kubectl("get", "--raw", path))["role"] == "leader":
+        if json.loads(await cluster.text(path))["role"] == "leader":
             return pod
     raise KubeError("no controller leads")
 

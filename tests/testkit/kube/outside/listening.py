@@ -104,7 +104,7 @@ class KubeListeners:
 
     async def _addresses_at(self, pod: str) -> int:
         path = f"/api/v1/namespaces/{self._cluster.namespace}/pods/{pod}:{_HTTP_PORT}/proxy/metrics"
-        return addresses_in(await self._cluster.kubectl("get", "--raw", path))
+        return addresses_in(await self._cluster.text(path))
 
     async def _generation(self) -> int:
         return int((await self._get())["metadata"]["generation"])
