@@ -34,8 +34,7 @@ from pathlib import Path
 
 from testkit.kube import plain
 from testkit.kube.client_tls import IN_TLS, move_clients
-from testkit.kube.failover.placement import PLACEMENTS
-from testkit.kube.faulting import (
+from testkit.kube.failover.faulting import (
     AGAIN,
     CLIENTS,
     CUT,
@@ -50,6 +49,7 @@ from testkit.kube.faulting import (
     measured_by_clients,
     measured_plain,
 )
+from testkit.kube.failover.placement import PLACEMENTS
 from testkit.kube.group import KubeGroup
 from testkit.kube.kubectl import Cluster, KubeError
 from testkit.kube.outside.listening import OutsideClients, outside_clients

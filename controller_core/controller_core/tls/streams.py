@@ -39,7 +39,7 @@ class PlainStream:
         self.socket: Final = connection
 
     def shake_hands(self) -> bool:
-        """Return True: there is no handshake."""
+        """Return True: plain TCP needs none."""
         return True
 
     def receive(self) -> bytes:
@@ -128,7 +128,7 @@ class TlsStream:
         raise BlockingIOError
 
     def receive_into(self, buffer: memoryview) -> int:
-        """Decrypt what came into a buffer, and return how many bytes; 0 if the peer has closed."""
+        """Decrypt the bytes that came into a buffer, and return how many; 0 if the peer has closed."""
         if not (self._is_ready or self.shake_hands()):
             raise BlockingIOError
         length = self._decrypt_into(buffer)

@@ -86,8 +86,8 @@ def is_refused_for_now(answer: RemotingCommand, asked: int) -> bool:
 class SendRelay(Generic[C]):
     """One connection to the successor, for all clients; for one thread.
 
-    It carries sends from the end of its handshake on (`open`). It never waits for that: the thread has other
-    clients to read meanwhile.
+    It carries sends from the end of its handshake on (`open`). It does not wait for that end, because the
+    thread has other clients to read.
 
     Attributes:
         held_bytes: size of the unanswered sends.

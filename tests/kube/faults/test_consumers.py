@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from testkit.kube.faulting import KILL, measured
+from testkit.kube.failover.faulting import KILL, measured
 from testkit.kube.release import ROCKETMQ_IMAGE, Release
 
 pytestmark = pytest.mark.timeout(600)

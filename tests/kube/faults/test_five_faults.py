@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from testkit.kube.failover.faulting import CUT, DELETE, FREEZE, KILL, NODE_FAULT_S, inject
 from testkit.kube.failover.placement import nodes_of_pods
-from testkit.kube.faulting import CUT, DELETE, FREEZE, KILL, NODE_FAULT_S, inject
 from testkit.kube.group import GroupView, KubeGroup
 from testkit.kube.kubectl import Cluster
 from testkit.kube.measurements import US_PER_S, bad_seconds, put_aside, sends, until_read, until_written

@@ -11,7 +11,7 @@ import pytest
 
 from ha_sidecar.node_agent.flows import Visibility
 from testkit.kube import stack
-from testkit.kube.faulting import CUT, FREEZE, measured
+from testkit.kube.failover.faulting import CUT, FREEZE, measured
 from testkit.kube.kubectl import Cluster, until
 from testkit.kube.release import ROCKETMQ_IMAGE, Release, as_shown, shown_commands, upgrade
 from testkit.nodes.kube_proxy import proxy_mode

@@ -11,8 +11,8 @@ from typing import Final
 import pytest
 
 from testkit.kube import stack
+from testkit.kube.failover.faulting import DELETE, KILL, OUTSIDE, FaultCost, measured_by_clients
 from testkit.kube.failover.placement import nodes_of_pods
-from testkit.kube.faulting import DELETE, KILL, OUTSIDE, FaultCost, measured_by_clients
 from testkit.kube.kubectl import Json
 from testkit.kube.outside.listening import (
     KubeListeners,

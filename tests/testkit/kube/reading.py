@@ -26,7 +26,7 @@ _RETRIES: Final = urllib3.Retry(3, backoff_factor=0.2, redirect=False, status=Fa
 
 
 class ReadError(Exception):
-    """The API server did not answer, or refused; the text says what was read and the server's reason."""
+    """The API server did not answer, or refused; the text names the path and the server's reason."""
 
 
 @dataclass(frozen=True, slots=True)

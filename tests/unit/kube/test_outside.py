@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from testkit.kube.faulting import OUTSIDE, FaultCost, unharmed_node
+from testkit.kube.failover.faulting import OUTSIDE, FaultCost, unharmed_node
 from testkit.kube.kubectl import KubeError
 from testkit.kube.outside.listening import addresses_in
 from testkit.kube.outside.load_balancers import BalancedService, next_address, service_of
