@@ -111,7 +111,7 @@ def quorum_finding(
 def _change_last_known(observed: ObservedCluster) -> Finding | None:
     """Return a finding if a controller joins, leaves or is replaced by its last known role.
 
-    Why the last known one: a leader that does not answer once tells no roles, and then the plan does not wait.
+    Why the last known one: a leader that does not answer once tells no roles, and the plan does not wait.
     """
     for one in controller_statuses(observed):
         if (reason := _REASON_BY_ROLE.get(one.role)) is not None:
