@@ -22,6 +22,12 @@ class CertificateFiles:
     cert: Path
     key: Path
 
+    def server(self) -> ssl.SSLContext:
+        """Return a server's context that shows this certificate and asks for none."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.cert, self.key)
+        return context
+
 
 class Authority:
     """Signs certificates; its own is in the file `trust`."""

@@ -102,13 +102,15 @@ def quorum_finding(
     if ready < wanted:
         text = with_causes(f"{ready} of {wanted} controllers are ready", troubles, members)
         return make_finding("QuorumHealthy", holds=False, reason="ControllerDown", message=text)
-    if (changing := _change_last_known(observed)) is not None:
+    if (changing := _change_last_known(observed, observed_controllers)) is not None:
         return changing
     text = f"all {wanted} controllers are ready"
     return make_finding("QuorumHealthy", holds=True, reason="AllReady", message=text)
 
 
-def _change_last_known(observed: ObservedCluster) -> Finding | None:
+def _change_last_known(
+    observed: ObservedCluster, observed_controllers: ObservedControllers
+) -> Finding | None:
     """Return a finding if a controller joins, leaves or is replaced by its last known role.
 
     Why the last known one: a leader that does not answer once tells no roles, and the plan does not wait.
@@ -116,7 +118,6 @@ def _change_last_known(observed: ObservedCluster) -> Finding | None:
     for one in controller_statuses(observed):
         if (reason := _REASON_BY_ROLE.get(one.role)) is not None:
             text = f"{one.name} is changing: its last known role is {one.role}"
-            silent = observed.controllers is not None and not observed.controllers.has_leader
-            text += ", and the leader does not answer" if silent else ""
+            text += "" if observed_controllers.has_leader else ", and the leader does not answer"
             return make_finding("QuorumHealthy", holds=False, reason=reason, message=text)
     return None

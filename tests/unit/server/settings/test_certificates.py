@@ -340,8 +340,7 @@ async def test_brokers_are_dialled_in_tls_and_only_those_of_the_trusted_authorit
     for signer, reached in ((authority, True), (stranger, False)):
         # A name that no client uses: brokers' names are not looked at.
         pair = signer.sign("elsewhere")
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(pair.cert, pair.key)
+        context = pair.server()
         broker = await serve("127.0.0.1", 0, lambda _made: None, tls=ServerTls(context, plain_allowed=False))
         notifier = Notifier(lambda _notice: None, broker_tls=ClientTls(client.context))
         try:

@@ -232,8 +232,7 @@ async def test_a_node_sends_requests_on_only_to_a_leader_with_the_right_certific
     authority: Authority, fault: str
 ) -> None:
     pair = faulty(authority, fault, "n1", OWN, MEMBER)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pair.cert, pair.key)
+    context = pair.server()
     leader = await serve(OWN, 0, lambda _made: None, tls=ServerTls(context, plain_allowed=False))
     tls = Tls(load(BASE | remoting_keys(authority, authority.sign("n0")))[0])
     assert tls.remoting_client is not None

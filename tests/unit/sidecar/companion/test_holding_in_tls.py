@@ -62,16 +62,9 @@ def place(living_place: Place) -> Place:
     return living_place
 
 
-def _server_context(authority: Authority) -> ssl.SSLContext:
-    pair = authority.sign("successor")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pair.cert, pair.key)
-    return context
-
-
 @pytest.fixture(params=["in TLS", "in plain TCP"])
 async def successor(request: pytest.FixtureRequest, authority: Authority) -> AsyncIterator[Successor]:
-    made = Successor(_server_context(authority) if request.param == "in TLS" else None)
+    made = Successor(authority.sign("successor").server() if request.param == "in TLS" else None)
     await made.start()
     yield made
     made.stop()
@@ -125,7 +118,9 @@ async def test_a_handshake_with_the_successor_that_never_ends_is_begun_anew(
 
 async def test_a_successor_whose_handshake_is_slow_is_found_at_the_address(authority: Authority) -> None:
     async def answer_late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        assert await shake_hands_late(writer, _server_context(authority), 2 * holding.ANSWER_WITHIN_S)
+        assert await shake_hands_late(
+            writer, authority.sign("successor").server(), 2 * holding.ANSWER_WITHIN_S
+        )
         (asked,) = FrameDecoder().feed(await reader.read(1 << 16))
         copies = (HAConnectionRuntimeInfo("a:1", in_sync=True),)
         status = HARuntimeInfo(ha_connection_info=copies, master=True)

@@ -307,8 +307,7 @@ async def test_a_guest_is_ended_when_too_much_waits(
 async def test_a_guest_is_led_to_the_broker_as_it_comes_in_tls_or_not(tmp_path: Path, in_tls: bool) -> None:
     authority = Authority(tmp_path)
     pair = authority.sign("broker")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pair.cert, pair.key)
+    context = pair.server()
     made = Entrance(MemberTls(authority.member("companion"), PERMISSIVE), context if in_tls else None)
     await made.start()
     try:
