@@ -32,6 +32,7 @@ Source: `decisions.write_lease` for the rule; ReplicasManager.java, AutoSwitchHA
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from dataclasses import replace
@@ -92,6 +93,7 @@ class Leasing:
         self._group: GroupFacts | None = None
         self._group_asked_ms = 0
         self._said: str | tuple[int, MasterMark] = WAIT
+        self._id_wanted: Final = asyncio.Event()
 
     @property
     def word(self) -> str:
@@ -197,6 +199,8 @@ class Leasing:
     def _set_mark(self, mark: MasterMark | None) -> None:
         if mark is not None and self._mark is None:
             self._end_ms, self._has_lapsed = _now_ms() + FIRST_MS, False
+            if not mark.broker_id:
+                self._id_wanted.set()  # without it no controller is asked for the lease
         self._mark = mark
 
     def _tell(self, kind: str, reason: str) -> None:
@@ -246,7 +250,17 @@ class Leasing:
                     self._mark = replace(self._mark, broker_id=self._own_id())
             except (ControllersUnavailableError, AskError, RemotingProtocolError, TimeoutError) as error:
                 _log.debug("controllers: %s", error)
-            await asyncio.sleep(ROUND_S if self._is_urgent() else GROUP_S)
+            await self._pause_between_groups()
+
+    async def _pause_between_groups(self) -> None:
+        """Wait until the group is asked again."""
+        if self._is_urgent():
+            await asyncio.sleep(ROUND_S)
+        else:
+            self._id_wanted.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GROUP_S):
+                    await self._id_wanted.wait()
 
     def _is_urgent(self) -> bool:
         """Say whether the lease waits for the controllers' word on the group."""

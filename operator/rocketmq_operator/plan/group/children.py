@@ -73,6 +73,14 @@ _TUNED: Final[dict[str, str]] = {
     "registerNameServerPeriod": "10000",
     "syncBrokerMetadataPeriod": "1000",
     "syncControllerMetadataPeriod": "1000",
+    # TransactionMetricsFlushService spins until its first interval is over, 3 s by default, while a broker
+    # starts (apache/rocketmq#10515, in 5.5.0).
+    "transactionMetricFlushInterval": "1000",
+    # RocketMQ collects the ends of transactions and writes them each 3 s. 3 s after the last one of a queue,
+    # the thread that does it spins on a core for ever (apache/rocketmq#10966, in 5.5.0). With these settings
+    # it writes each end at once and sleeps until the next. A new master does not ask for them again either.
+    "transactionOpBatchInterval": "2147483647",
+    "transactionOpMsgMaxSize": "1",
 }
 """What `config` may change."""
 

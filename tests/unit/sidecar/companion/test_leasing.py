@@ -158,6 +158,26 @@ async def test_the_group_is_asked_often_while_a_masters_id_is_unknown(answering_
     assert not asked._is_urgent()
 
 
+async def test_a_new_master_has_a_lease_although_the_group_was_asked_before_its_registration(
+    answering_group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leasing, "GROUP_S", WAIT_S)
+    master = await answering_group.add()
+    master.has_role = False
+    async with guarded(answering_group.config(master, lease_port=free_port())) as (guard, _):
+        async with asyncio.timeout(WAIT_S):
+            while guard.made._group is None:  # noqa: ASYNC110 - without a notification
+                await asyncio.sleep(0.01)
+        guard.made._group = GroupFacts(None, None, 0, (), ())
+        master.has_role = True
+        await guard.wait(is_lease)
+        assert guard.made._mark is not None
+        async with asyncio.timeout(WAIT_S / 2):
+            while not guard.made._mark.broker_id:  # noqa: ASYNC110 - without a notification
+                await asyncio.sleep(0.01)
+        assert guard.made.lapses == 0
+
+
 async def test_a_lease_runs_out_in_silence_and_comes_back_with_the_controllers(
     answering_group: Any,
 ) -> None:
