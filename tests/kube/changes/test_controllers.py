@@ -151,7 +151,7 @@ async def test_a_changed_setting_goes_through_the_controllers_one_by_one(
     before, old = await release.group.until_whole(), await pods(release)
     await cluster.kubectl(
         "patch", "rmqc", "main", "--type=merge",
-        '--patch={"spec":{"controllers":{"resources":{"cpu":"100m","memory":"288Mi"}}}}',
+        '--patch={"spec":{"controllers":{"resources":{"cpu":"250m","memory":"288Mi"}}}}',
     )  # fmt: skip
     fewest = len(old)
 

@@ -27,12 +27,12 @@ Json = dict[str, Any]
 API: Final = "rocketmq-ha.dev/v1alpha1"
 NAME: Final = "mended"
 BROKERS: Final = "rocketmq-ha.dev/group=mended,app.kubernetes.io/component=broker"
-SMALL: Final = {"cpu": "20m", "memory": "768Mi"}
+SMALL: Final = {"cpu": "100m", "memory": "768Mi"}
 NO_IMAGES: Final = {"rocketmq": "localhost/rocketmq:typo", "controller": "localhost/controller-core:typo"}
 BROKEN_WITHIN_S = 180.0
 CHANGED_WITHIN_S = 420.0
 BREAKING: Final[dict[str, tuple[Json, Json, set[str]]]] = {
-    "unschedulable": ({"resources": {"cpu": "64"}}, {"resources": {"cpu": "20m"}}, {"Unschedulable"}),
+    "unschedulable": ({"resources": {"cpu": "64"}}, {"resources": {"cpu": "100m"}}, {"Unschedulable"}),
     "selector": (
         {"placement": {"nodeSelector": {"no-such": "label"}}}, {"placement": None}, {"Unschedulable"},
     ),
@@ -51,8 +51,8 @@ def mended(release: Release) -> Iterator[KubeGroup]:
     """Make a cluster and a group of which no pod starts, and remove them and their volumes in the end."""
     cluster = release.cluster
     asyncio.run(upgrade(cluster, f"operator.clusters={{main,{NAME}}}"))
-    spec: Json = {"replicas": 1, "resources": {"cpu": "20m", "memory": "384Mi"}}
-    controllers = {"replicas": 3, "resources": {"cpu": "20m", "memory": "256Mi"}, "storage": {"size": "1Gi"}}
+    spec: Json = {"replicas": 1, "resources": {"cpu": "50m", "memory": "384Mi"}}
+    controllers = {"replicas": 3, "resources": {"cpu": "200m", "memory": "256Mi"}, "storage": {"size": "1Gi"}}
     asyncio.run(
         cluster.apply(
             _resource("RocketMQCluster", images=NO_IMAGES, nameServers=spec, controllers=controllers),
@@ -63,7 +63,7 @@ def mended(release: Release) -> Iterator[KubeGroup]:
                 storage={"size": "1Gi"},
                 logFileMebibytes=32,
                 resources=SMALL,
-                logResources={"cpu": "20m", "memory": "128Mi"},
+                logResources={"cpu": "50m", "memory": "128Mi"},
                 deletionPolicy="Delete",
             ),
         )
