@@ -30,6 +30,7 @@ from controller_core import limits
 from controller_core.channel.log_rate import LogRate
 from controller_core.channel.places import Places, PortPlace
 from controller_core.channel.sockets import listening_hosts
+from controller_core.error_text import error_text
 
 TLS_HANDSHAKE_BYTE: Final = 0x16
 _ACCEPTS_AT_ONCE: Final = 64
@@ -184,7 +185,7 @@ class Listener:
             )
         except (OSError, TimeoutError) as error:
             self.refused += 1
-            _log_not_begun("a connection was not begun: %s", error)
+            _log_not_begun("a connection was not begun: %s", error_text(error))
             accepted.close()
             self._places.give_back(place)
 

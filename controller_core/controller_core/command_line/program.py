@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 from controller_core.command_line.version import AddVersion
+from controller_core.error_text import error_text
 from controller_core.remoting.text_bounds import one_line
 
 EXIT_DONE: Final = 0
@@ -93,5 +94,5 @@ def run(
 
 def complain(prog: str, error: object, status: int) -> int:
     """Write `program: message` to standard error, one line, and return the status."""
-    sys.stderr.write(f"{prog}: {one_line(str(error) or type(error).__name__)}\n")
+    sys.stderr.write(f"{prog}: {one_line(error_text(error))}\n")
     return status

@@ -26,6 +26,7 @@ import aiohttp
 
 from controller_core.channel.asking import Asker, AskError
 from controller_core.channel.http_answers import read_body
+from controller_core.error_text import error_text
 from controller_core.remoting.client_headers import (
     GetOffsetRequestHeader,
     GetOffsetResponseHeader,
@@ -186,9 +187,12 @@ class ReviveWatch:
                     await self._put_back()
             except _TROUBLE as error:
                 # Log a lasting problem once, not every two seconds.
-                if str(error) != self._trouble:
-                    _log.warning("checkpoints of POP consumers cannot be checked or put back yet: %s", error)
-                self._trouble = str(error)
+                if error_text(error) != self._trouble:
+                    _log.warning(
+                        "checkpoints of POP consumers cannot be checked or put back yet: %s",
+                        error_text(error),
+                    )
+                self._trouble = error_text(error)
             else:
                 self._trouble = ""
 

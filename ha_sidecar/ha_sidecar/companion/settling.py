@@ -17,6 +17,7 @@ import aiohttp
 
 from controller_core.channel.asking import Asker, AskError
 from controller_core.channel.http_answers import read_json
+from controller_core.error_text import error_text
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.address import HostPort
 from ha_sidecar.common.controllers import Controllers
@@ -69,7 +70,7 @@ async def _settled_by_companion(http: HostPort | None) -> bool | None:
         ):
             owed = (await read_json(answer)).get("pop_revives_owed")
     except (aiohttp.ClientError, TimeoutError, ValueError, AttributeError) as error:
-        _log.warning("the companion does not say whether it owes POP checkpoints: %s", error)
+        _log.warning("the companion does not say whether it owes POP checkpoints: %s", error_text(error))
         return None
     return owed if isinstance(owed, bool) else None
 

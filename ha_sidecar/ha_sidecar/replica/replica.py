@@ -25,6 +25,7 @@ from typing import Final
 
 from controller_core.channel import ChannelError, Connection, Server, serve
 from controller_core.channel.asking import AskError
+from controller_core.error_text import error_text
 from controller_core.remoting.bodies import BrokerReplicasInfo, SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
@@ -219,7 +220,7 @@ class LogReplica:
                 await self._controllers.call(command)
         except (ControllersUnavailableError, TimeoutError) as error:
             # Replication goes on without controllers; only changes of the set have to wait for them.
-            _log.warning("no controller answers a heartbeat: %s", error)
+            _log.warning("no controller answers a heartbeat: %s", error_text(error))
 
     async def _direct_address(self, role: MasterRole) -> str:
         """Return the address of a master's process by the controllers' word.

@@ -21,6 +21,7 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from controller_core import bounded_json
+from controller_core.error_text import error_text
 from slo_pipeline.schemas.segments import SAMPLES
 from slo_pipeline.schemas.series_ids import series_id
 from slo_pipeline.sources.selectors import NAME_LABEL, TYPES, Matcher, text_of
@@ -172,7 +173,7 @@ def _ask(store: PrometheusServer, path: str, body: bytes | None) -> tuple[int, b
         answer = connection.getresponse()
         return answer.status, answer.read(ANSWER_BYTES_MAX)
     except (OSError, http.client.HTTPException) as error:
-        raise PrometheusError(f"{store.url}: {error or type(error).__name__}") from error
+        raise PrometheusError(f"{store.url}: {error_text(error)}") from error
     finally:
         connection.close()
 

@@ -21,6 +21,7 @@ from controller_core import bounded_json
 from controller_core.bounded_json import JsonError
 from controller_core.channel.http_answers import read_body, sequence_of
 from controller_core.command_line.output import RowPrinter, show
+from controller_core.error_text import error_text
 from controller_core.remoting.errors import shown
 from controller_core.remoting.text_bounds import NAME_BYTES_MAX, one_line, text_problem
 
@@ -89,7 +90,7 @@ async def status(arguments: Namespace) -> None:
             value = await request("GET", address, "/v1/status", access)
             line = _status_line(address, value)
         except (ClientError, aiohttp.ClientConnectionError, TimeoutError, OSError) as error:
-            value = {"error": str(error) or type(error).__name__}
+            value = {"error": error_text(error)}
             line = f"{address}  unreachable: {value['error']}"
         row = {"address": address, **value}
         printer.show(row, line, flat={name: row.get(name) for name in _STATUS_COLUMNS})
@@ -152,7 +153,7 @@ async def watch(arguments: Namespace) -> None:
             try:
                 after = await _stream(address, after, arguments, printer)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                sys.stderr.write(one_line(f"{address}: {error}") + "\n")
+                sys.stderr.write(one_line(f"{address}: {error_text(error)}") + "\n")
             else:
                 if not arguments.follow:
                     return
@@ -210,7 +211,7 @@ async def first(
         try:
             return await request(method, address, path, access, body)
         except (aiohttp.ClientConnectionError, TimeoutError, OSError) as error:
-            problems.append(f"{address}: {error or type(error).__name__}")
+            problems.append(f"{address}: {error_text(error)}")
     raise ClientError("; ".join(problems))
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from controller_core.error_text import error_text
 from controller_core.groups.commands import ImportedGroup, ImportGroups
 from controller_core.groups.keys import BrokerId, GroupKey
 from controller_core.groups.members.imported_groups import EPOCH_MARGIN, import_problem
@@ -76,7 +77,7 @@ class GroupImport:
                     raise HttpError(409, outcome.reply.remark or outcome.reply.code.name, field="groups")
                 await self._submitter.follow_up.after(outcome, self._clock.stamp(), writes_stopped=False)
         except (NotLeaderError, CommandDroppedError, ProposalLostError, TimeoutError) as error:
-            problem = f"the result of the import is unknown, look at the groups: {error or 'time-out'}"
+            problem = f"the result of the import is unknown, look at the groups: {error_text(error)}"
             raise HttpError(503, problem) from error
 
     def _problems(self, groups: tuple[ImportedGroup, ...]) -> Iterator[str]:

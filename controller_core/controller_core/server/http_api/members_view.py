@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from controller_core.error_text import error_text
 from controller_core.server.common.http_errors import HttpError
 from controller_core.server.common.json_views import Json
 from controller_core.server.membership.changes import MembershipChanges, MembershipError, NotYetError
@@ -75,7 +76,7 @@ class MembersView:
         except PeerListError as error:
             raise HttpError(400, str(error), field=action, value=member) from error
         except (NotLeaderError, CommandDroppedError, ProposalLostError, TimeoutError) as error:
-            text = str(error) or "time-out"
+            text = error_text(error)
             raise HttpError(503, f"the change was not made, or its end is not known: {text}") from error
         return self.json()
 
@@ -96,7 +97,7 @@ class MembersView:
         except MembershipError as error:
             raise HttpError(_status(error), str(error), field=error.field, value=error.value) from error
         except (NotLeaderError, CommandDroppedError, ProposalLostError, TimeoutError) as error:
-            text = str(error) or "time-out"
+            text = error_text(error)
             raise HttpError(503, f"the change was not made, or its end is not known: {text}") from error
         return self.json()
 

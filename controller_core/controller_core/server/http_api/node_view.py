@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from controller_core.error_text import error_text
 from controller_core.groups.history import EventsPage
 from controller_core.groups.keys import GroupKey
 from controller_core.log.errors import LogFailedError
@@ -292,7 +293,7 @@ class NodeView:
                     self._node.read_for(indexed)
                     await indexed
         except (*_NOT_READ, TimeoutError) as error:
-            raise HttpError(503, f"no consistent read is possible now: {error or 'time-out'}") from error
+            raise HttpError(503, f"no consistent read is possible now: {error_text(error)}") from error
 
     def metrics_text(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
@@ -323,7 +324,9 @@ class NodeView:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 outcome = await self._submitter.submit(self._maker.elect_master(header, cluster))
         except (NotLeaderError, CommandDroppedError, ProposalLostError, TimeoutError) as error:
-            raise HttpError(503, f"the election was not held, or its result is unknown: {error}") from error
+            raise HttpError(
+                503, f"the election was not held, or its result is unknown: {error_text(error)}"
+            ) from error
         reply = outcome.reply
         group = self.group_json(cluster, name)
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:

@@ -12,6 +12,7 @@ from typing import Final, cast
 from controller_core.channel.log_rate import LogRate
 from controller_core.channel.places import Places, PortPlace
 from controller_core.channel.sockets import set_options
+from controller_core.error_text import error_text
 from controller_core.tls.serving import MemberTls
 from ha_sidecar import limits
 from ha_sidecar.address import HostPort
@@ -139,7 +140,7 @@ class Guest:
         try:
             await self._room.dial(self.broker, in_tls=self.client.is_in_tls)
         except (OSError, TimeoutError) as error:
-            _log_undialled("the broker cannot be reached for a guest: %s", error or "time-out")
+            _log_undialled("the broker cannot be reached for a guest: %s", error_text(error))
             self.end()
 
     def received(self, side: "GuestSide", data: bytes) -> None:

@@ -23,6 +23,7 @@ from typing import Final
 
 from controller_core.channel.asking import Asker, AskError
 from controller_core.channel.refusals import RefusalLog
+from controller_core.error_text import error_text
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.numbers import whole_number
@@ -204,7 +205,7 @@ class Fencing:
             async with asyncio.timeout(ROUND_TIMEOUT_S):
                 await change_settings(self._broker, {SETTING: value})
         except (AskError, TimeoutError) as error:
-            _log.warning("the broker does not take %s=%d: %s", SETTING, value, error)
+            _log.warning("the broker does not take %s=%d: %s", SETTING, value, error_text(error))
             return False
         return True
 

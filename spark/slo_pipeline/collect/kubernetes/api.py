@@ -21,6 +21,7 @@ from typing import Any, Self
 import aiohttp
 
 from controller_core import bounded_json
+from controller_core.error_text import error_text
 from controller_core.remoting.host_port import bracketed
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -163,7 +164,7 @@ class ClusterApi:
         except TimeoutError as error:
             raise ClusterError("timeout", f"{url}: no answer in time") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise ClusterError("error", f"{url}: {error or type(error).__name__}") from error
+            raise ClusterError("error", f"{url}: {error_text(error)}") from error
 
     def _headers(self) -> dict[str, str]:
         try:

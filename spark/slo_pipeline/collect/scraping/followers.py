@@ -16,6 +16,7 @@ from pathlib import Path
 
 import aiohttp
 
+from controller_core.error_text import error_text
 from slo_pipeline.collect.scraping.event_rows import EventError, TakenEvents, event_row
 from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.targets import Target
@@ -82,7 +83,7 @@ async def follow_stream(target: Target, session: aiohttp.ClientSession, intake: 
             told = False
         except (aiohttp.ClientError, OSError, TimeoutError, StreamError) as error:
             if not told:
-                _log.info("events of %s: %s", target.name, error or type(error).__name__)
+                _log.info("events of %s: %s", target.name, error_text(error))
             told = True
         await asyncio.sleep(RETRY_S)
 
