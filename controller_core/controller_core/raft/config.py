@@ -47,6 +47,11 @@ class Config:
     More than `heartbeat_ticks`, better ten times as much: a lost heartbeat must not cost a leader its
     office."""
 
+    patience_factor_max: int = 1
+    """How many times longer than `election_ticks` a node may come to wait that has suspected a living one.
+
+    1 keeps the wait as it is."""
+
     heartbeat_ticks: int = HEARTBEAT_TICKS_DEFAULT
     """Ticks between a leader's heartbeats; at least 1."""
 
@@ -122,6 +127,9 @@ class Config:
             self.election_ticks > self.heartbeat_ticks,
             "election_ticks must exceed heartbeat_ticks",
             self.election_ticks,
+        )
+        _require(
+            self.patience_factor_max >= 1, "patience_factor_max must be at least 1", self.patience_factor_max
         )
         _require(
             self.inflight_messages_max >= 1,

@@ -26,6 +26,7 @@ from controller_core.raft.config import Config, ReadOnlyOption, fixed_jitter
 from controller_core.raft.errors import invariant
 from controller_core.raft.log.raft_log import RaftLog
 from controller_core.raft.log.storage import Storage
+from controller_core.raft.patience import Patience
 from controller_core.raft.read_only import ReadOnly
 from controller_core.raft.tracker.progress import Progress
 from controller_core.raft.tracker.tracker import ProgressTracker
@@ -67,6 +68,7 @@ class Raft:
         "log",
         "messages",
         "messages_after_append",
+        "patience",
         "pending_conf_index",
         "pending_read_requests",
         "randomized_election_ticks",
@@ -110,6 +112,7 @@ class Raft:
         # Ticks since we last heard from a leader (follower), or since the last check of the quorum (leader).
         self.election_elapsed = 0
         self.heartbeat_elapsed = 0
+        self.patience = Patience(config.election_ticks, config.patience_factor_max)
         self.randomized_election_ticks = config.election_ticks
         # Ticks since the start; stamps heartbeats for the lease.
         self.tick_count = 0
@@ -254,8 +257,8 @@ class Raft:
         return own is not None and not own.is_learner and self.log.unstable.snapshot is None
 
     def draw_election_timeout(self) -> None:
-        """Draw the ticks of silence after which we campaign, from [election_ticks, 2 * election_ticks)."""
-        self.randomized_election_ticks = self.config.election_ticks + self.jitter(self.config.election_ticks)
+        """Draw the ticks of silence after which we campaign, from [n, 2n) for a patience of n."""
+        self.randomized_election_ticks = self.patience.ticks + self.jitter(self.patience.ticks)
 
     def has_lease_option(self) -> bool:
         """Return whether reads may rely on a lease."""

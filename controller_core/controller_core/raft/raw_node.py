@@ -347,7 +347,7 @@ class RawNode:
         A voter that hears nothing forgets its leader and campaigns; others do neither.
         """
         raft = self._raft
-        patience_ticks = 2 * raft.config.election_ticks
+        patience_ticks = 2 * raft.patience.ticks
         return raft.lead != 0 and (raft.role == StateType.LEADER or raft.election_elapsed < patience_ticks)
 
     @property

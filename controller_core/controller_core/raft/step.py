@@ -4,6 +4,8 @@ A message is first judged by its term. A higher one makes us a follower, except 
 votes while a leader is alive, which would only disturb. A lower one is dropped, except where silence would
 leave its sender stuck at its old term. All other messages are of our term and go to the table of our role.
 
+A node whose suspicion was wrong waits longer from then on (`patience`).
+
 A tick counts, and `ticks_until_due` tells how many will do no more, so that the shell need not wake for each.
 A follower or candidate whose patience is over campaigns; a leader sends heartbeats and, once an election
 timeout, checks that a quorum still answers and gives up a transfer of leadership that has not come about.
@@ -33,6 +35,8 @@ def step(raft: Raft, message: Message) -> None:
     Raises:
         ProposalDroppedError: it was a proposal or a read, and cannot be taken now.
     """
+    if raft.patience.has_suspects and message.type != MessageType.UNREACHABLE:
+        raft.patience.heard(message.from_, raft.tick_count)
     if message.term != 0 and message.term < raft.term:
         _answer_stale(raft, message)
         return
@@ -40,6 +44,8 @@ def step(raft: Raft, message: Message) -> None:
         return
     if message.term > raft.term:
         _enter_term(raft, message)
+    if message.type == MessageType.UNREACHABLE:
+        raft.patience.gone(message.from_, raft.tick_count)
     if message.type == MessageType.HUP:
         hup(raft)
     elif message.type in _VOTE_REQUESTS:
@@ -58,6 +64,8 @@ def tick(raft: Raft) -> None:
         _tick_leader(raft)
     elif raft.election_elapsed >= raft.randomized_election_ticks and raft.promotable():
         raft.election_elapsed = 0
+        if raft.lead != NONE:
+            raft.patience.suspect((raft.lead,), raft.tick_count)
         hup(raft)
 
 
@@ -66,7 +74,7 @@ def ticks_until_due(raft: Raft) -> int:
     config = raft.config
     if raft.role == StateType.LEADER:
         left = min(
-            config.heartbeat_ticks - raft.heartbeat_elapsed, config.election_ticks - raft.election_elapsed
+            config.heartbeat_ticks - raft.heartbeat_elapsed, raft.patience.ticks - raft.election_elapsed
         )
     else:
         left = raft.randomized_election_ticks - raft.election_elapsed
@@ -75,8 +83,9 @@ def ticks_until_due(raft: Raft) -> int:
 
 def _tick_leader(raft: Raft) -> None:
     raft.heartbeat_elapsed += 1
-    if raft.election_elapsed >= raft.config.election_ticks:
+    if raft.election_elapsed >= raft.patience.ticks:
         raft.election_elapsed = 0
+        raft.patience.calm(raft.tick_count)
         if raft.check_quorum:
             step(raft, Message(MessageType.CHECK_QUORUM, from_=NodeId(raft.id)))
         if raft.role != StateType.LEADER:

@@ -33,6 +33,8 @@ def _follow(handle: Handler) -> Handler:
         raft.election_elapsed = 0
         raft.lead = message.from_
         raft.promise_leader()
+        if raft.patience.is_longer and raft.patience.calm(raft.tick_count):
+            raft.draw_election_timeout()
         handle(raft, message)
 
     return heard

@@ -36,6 +36,8 @@ def _beat(raft: Raft, _message: Message) -> None:
 
 def _check_quorum(raft: Raft, _message: Message) -> None:
     if not raft.tracker.quorum_active():
+        silent = [node for node, progress in raft.tracker.progress.items() if not progress.recent_active]
+        raft.patience.suspect(silent, raft.tick_count)
         raft.become_follower(raft.term, NONE)
     for node, progress in raft.tracker.progress.items():
         if node != raft.id:

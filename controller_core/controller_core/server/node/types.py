@@ -13,6 +13,8 @@ from controller_core.raft.types import ConfState, LogIndex, Message, Ready, Snap
 
 TICK_MS = 10
 ELECTION_TIMEOUT_MS = 300
+PATIENCE_FACTOR_MAX = 4
+"""A node that lacks CPU comes to wait as long as etcd's nodes do by default, 1,000 to 2,000 ms."""
 HEARTBEAT_INTERVAL_MS = 70
 SNAPSHOT_ENTRIES = 10_000
 ENTRIES_KEPT = 1_000
@@ -228,6 +230,7 @@ class NodeConfig:
         return Config(
             id=self.node_id,
             election_ticks=self.election_ticks,
+            patience_factor_max=PATIENCE_FACTOR_MAX,
             heartbeat_ticks=self.heartbeat_ticks,
             pre_vote=True,
             check_quorum=True,
