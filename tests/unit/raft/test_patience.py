@@ -1,5 +1,7 @@
 """A node that suspected a living one waits longer from then on, and no longer than it must."""
 
+from typing import Any, Final
+
 import pytest
 
 from controller_core.raft.patience import CALM, WINDOW, Patience
@@ -9,7 +11,7 @@ from testkit.raft.group import RaftGroup
 
 TICKS = 10
 FACTOR_MAX = 4
-SETTINGS = {
+SETTINGS: Final[dict[str, Any]] = {
     "election_ticks": TICKS,
     "patience_factor_max": FACTOR_MAX,
     "pre_vote": True,

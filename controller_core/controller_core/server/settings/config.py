@@ -192,7 +192,8 @@ class Settings(TlsKeys):
         50,
         60_000,
         "Silence of the leader after which a node stands for election, randomised up to twice that. Shorter "
-        "fails over sooner and needs a calmer network; must be at least 3 heartbeats.",
+        "fails over sooner and needs a calmer network; must be at least 3 heartbeats. A node that suspected "
+        "a living leader waits up to four times as long, until a minute was calm.",
     )
     raft_heartbeat_interval_ms: int = int_key(
         "raftHeartbeatIntervalMs",
