@@ -20,7 +20,9 @@ from collections.abc import Iterable
 from typing import Final
 
 WINDOW: Final = 10
+"""Election timeouts, 3 s by default: a process that paused for longer was suspected rightly."""
 CALM: Final = 200
+"""Election timeouts, a minute by default."""
 
 
 class Patience:

@@ -36,7 +36,11 @@ def _beat(raft: Raft, _message: Message) -> None:
 
 def _check_quorum(raft: Raft, _message: Message) -> None:
     if not raft.tracker.quorum_active():
-        silent = [node for node, progress in raft.tracker.progress.items() if not progress.recent_active]
+        silent = [
+            node
+            for node, progress in raft.tracker.progress.items()
+            if not (progress.recent_active or progress.is_learner)
+        ]
         raft.patience.suspect(silent, raft.tick_count)
         raft.become_follower(raft.term, NONE)
     for node, progress in raft.tracker.progress.items():
