@@ -92,7 +92,7 @@ def run(
         return EXIT_FAILED
 
 
-def complain(prog: str, error: object, status: int) -> int:
+def complain(prog: str, error: BaseException, status: int) -> int:
     """Write `program: message` to standard error, one line, and return the status."""
     sys.stderr.write(f"{prog}: {one_line(error_text(error))}\n")
     return status

@@ -9,7 +9,8 @@ again, must be taken up all the same.
 | the holder | | it counts |
 | the home, while another connection holds the member | | it counts, and the home holds the member again |
 | another connection | the holder is silent for `silence_ms` | it counts; the old holder becomes the home |
-| another connection | the holder is not | it does not count; the connection is the member's rival |
+| another connection | the holder has the same source and has only sent requests | the same |
+| another connection | neither | it does not count; the connection is the member's rival |
 
 | a connection closes | and | then |
 |---|---|---|
@@ -17,6 +18,9 @@ again, must be taken up all the same.
 | the holder | a rival of the same source has just sent a heartbeat | the rival holds it |
 | the holder | neither | the member is dead at once |
 | the home, or the rival | | the member stays with its holder |
+
+A request such as 1002 counts like a heartbeat, but takes no member home. A broker that reaches its leading
+controller under two addresses asks over one connection and sends heartbeats over the other.
 
 `silence_ms` is `MOVE_AFTER_MS`, or half of the timeout that the member announced if that is shorter. Brokers
 send a heartbeat each second, so a living holder has missed three. It is over before the member would be dead
@@ -53,6 +57,7 @@ class HeldMember(Protocol):
     home_beat_ms: int
     rival_id: int
     rival_beat_ms: int
+    has_beaten: bool
 
 
 class Holders:
@@ -109,17 +114,18 @@ class Holders:
         self._unlink(member.rival_id, member.key)
         member.home_id = member.rival_id = NO_CHANNEL_ID
 
-    def take(self, member: HeldMember, channel_id: int, now_ms: int) -> bool:
-        """Return whether a heartbeat over a connection counts.
+    def take(self, member: HeldMember, channel_id: int, now_ms: int, *, by_request: bool = False) -> bool:
+        """Return whether a heartbeat, or a request, over a connection counts.
 
         If so, that connection holds the member now.
         """
         if channel_id == member.channel_id:
             return True
-        goes_home = channel_id == member.home_id
+        goes_home = channel_id == member.home_id and not by_request
         silence_ms = min(MOVE_AFTER_MS, member.timeout_ms // 2)
         is_silent = now_ms - member.last_beat_ms >= silence_ms
-        if not (goes_home or is_silent or member.channel_id == NO_CHANNEL_ID):
+        has_only_asked = not member.has_beaten and self._same_source(channel_id, member.channel_id)
+        if not (goes_home or is_silent or has_only_asked or member.channel_id == NO_CHANNEL_ID):
             self._unlink(member.rival_id, member.key)
             member.rival_id, member.rival_beat_ms = channel_id, now_ms
             self._link(channel_id, member.key)
@@ -129,7 +135,7 @@ class Holders:
             home_beat_ms = member.last_beat_ms
         self.release(member)
         self.hold(member, channel_id)
-        if not goes_home and home_id != NO_CHANNEL_ID:
+        if not goes_home and home_id not in {NO_CHANNEL_ID, channel_id}:
             member.home_id, member.home_beat_ms = home_id, home_beat_ms
             self._link(home_id, member.key)
         return True
@@ -142,7 +148,7 @@ class Holders:
         elif (
             member.rival_id
             and now_ms - member.rival_beat_ms <= MOVE_AFTER_MS
-            and self._source_of(member.rival_id) == self._source_of(closed_id)
+            and self._same_source(member.rival_id, closed_id)
         ):
             next_id, beat_ms = member.rival_id, member.rival_beat_ms
         else:
@@ -151,6 +157,9 @@ class Holders:
         self.hold(member, next_id)
         member.last_beat_ms = beat_ms
         return True
+
+    def _same_source(self, one_id: int, other_id: int) -> bool:
+        return self._source_of(one_id) == self._source_of(other_id)
 
     def linked(self, channel_id: int) -> tuple[ReplicaKey, ...]:
         """Forget a closed connection as home and rival; return the members of which it was one."""

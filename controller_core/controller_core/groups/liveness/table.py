@@ -165,7 +165,7 @@ class LivenessTable:
             if (entered := self.get(key)) is not None:
                 entered.has_beaten = False
             return is_new
-        if self.holders.take(known, channel_id, now_ms):
+        if self.holders.take(known, channel_id, now_ms, by_request=True):
             if address not in {"", known.address}:
                 self._announced(known, address)
             self._heard(known, now_ms)

@@ -132,3 +132,43 @@ def test_many_members_of_one_connection_die_in_slices() -> None:
     sizes = [len(table.channel_closed(MASTER, 1, 256)) for _ in range(5)]
     assert sizes == [256, 256, 256, 232, 0]
     assert len(table) == 0
+
+
+def _that_only_asked() -> LivenessTable:
+    """Return a table in which a member has registered and sent no heartbeat yet."""
+    table = LivenessTable(source_of=lambda channel: "there" if channel == STRANGER else "here")
+    table.touch(ONE, MASTER, 0)
+    return table
+
+
+def test_a_first_heartbeat_counts_over_another_connection_than_the_requests_of_a_broker() -> None:
+    table = _that_only_asked()
+    table.beat(ONE, AGAIN, 1, epoch=3, max_offset=100)
+    entry = table.get(ONE)
+    assert entry is not None
+    assert (entry.channel_id, entry.has_beaten, entry.max_offset) == (AGAIN, True, 100)
+
+
+def test_a_request_does_not_take_a_member_home_from_the_connection_of_its_heartbeats() -> None:
+    table = _that_only_asked()
+    for now_ms in (1, 1_001, 2_001):
+        table.beat(ONE, AGAIN, now_ms, max_offset=now_ms)
+        table.touch(ONE, MASTER, now_ms + 1)
+        entry = table.get(ONE)
+        assert entry is not None
+        assert (entry.channel_id, entry.max_offset) == (AGAIN, now_ms)
+
+
+def test_a_broker_with_two_connections_is_dead_when_both_are_closed() -> None:
+    table = _that_only_asked()
+    table.beat(ONE, AGAIN, 1)
+    assert table.channel_closed(AGAIN, 2) == []
+    assert [death.key for death in table.channel_closed(MASTER, 3)] == [ONE]
+
+
+def test_a_stranger_does_not_send_the_first_heartbeat_of_a_member() -> None:
+    table = _that_only_asked()
+    table.beat(ONE, STRANGER, 1, max_offset=2**62)
+    entry = table.get(ONE)
+    assert entry is not None
+    assert (entry.channel_id, entry.has_beaten) == (MASTER, False)
