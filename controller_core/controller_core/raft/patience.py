@@ -53,7 +53,7 @@ class Patience:
         return bool(self._suspected)
 
     def suspect(self, nodes: Iterable[int], tick: int) -> None:
-        """Note that nodes were silent for too long, but those to which the connection broke meanwhile."""
+        """Note that nodes were silent for too long, except where the connection broke in that time."""
         since = tick - 2 * self.ticks
         self._suspected = {node: tick for node in nodes if self._gone.get(node, since) <= since}
         self._gone.clear()

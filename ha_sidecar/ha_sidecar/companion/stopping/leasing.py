@@ -200,7 +200,7 @@ class Leasing:
         if mark is not None and self._mark is None:
             self._end_ms, self._has_lapsed = _now_ms() + FIRST_MS, False
             if not mark.broker_id:
-                self._id_wanted.set()  # without it no controller is asked for the lease
+                self._id_wanted.set()  # a question for the lease names it
         self._mark = mark
 
     def _tell(self, kind: str, reason: str) -> None:
@@ -253,7 +253,7 @@ class Leasing:
             await self._pause_between_groups()
 
     async def _pause_between_groups(self) -> None:
-        """Wait until the group is asked again."""
+        """Wait for the next question about the group."""
         if self._is_urgent():
             await asyncio.sleep(ROUND_S)
         else:
