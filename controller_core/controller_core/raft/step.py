@@ -35,7 +35,9 @@ def step(raft: Raft, message: Message) -> None:
     Raises:
         ProposalDroppedError: it was a proposal or a read, and cannot be taken now.
     """
-    if raft.patience.has_suspects and message.type != MessageType.UNREACHABLE:
+    if message.type == MessageType.UNREACHABLE:
+        raft.patience.gone(message.from_, raft.tick_count)
+    elif raft.patience.has_suspects:
         raft.patience.heard(message.from_, raft.tick_count)
     if message.term != 0 and message.term < raft.term:
         _answer_stale(raft, message)
@@ -44,8 +46,6 @@ def step(raft: Raft, message: Message) -> None:
         return
     if message.term > raft.term:
         _enter_term(raft, message)
-    if message.type == MessageType.UNREACHABLE:
-        raft.patience.gone(message.from_, raft.tick_count)
     if message.type == MessageType.HUP:
         hup(raft)
     elif message.type in _VOTE_REQUESTS:

@@ -16,25 +16,24 @@ KEPT_IN_A_ROW = 6
 SETTLE_S = 30.0
 
 
-async def _term(cluster: ControllerCluster) -> int:
-    """Return the term of the leader that all follow."""
+async def _leader_and_term(cluster: ControllerCluster) -> tuple[int, int]:
+    """Return the leader that all follow, and its term."""
     leader = await cluster.wait_leader(SETTLE_S)
     status = await cluster.status(leader)
     assert status is not None
-    return int(status["term"])
+    return leader, int(status["term"])
 
 
 async def test_a_leader_that_pauses_again_and_again_comes_to_keep_its_office(tmp_path: Path) -> None:
     async with ControllerCluster(tmp_path) as cluster:
         kept = 0
         for _ in range(PAUSES_MAX):
-            leader = await cluster.wait_leader(SETTLE_S)
-            before = await _term(cluster)
+            before = leader, _ = await _leader_and_term(cluster)
             cluster.freeze_node(leader)
             await asyncio.sleep(PAUSE_S)
             cluster.thaw_node(leader)
             await cluster.wait_all_ready()
-            kept = kept + 1 if await _term(cluster) == before else 0
+            kept = kept + 1 if await _leader_and_term(cluster) == before else 0
             if kept == KEPT_IN_A_ROW:
                 return
     pytest.fail(f"no {KEPT_IN_A_ROW} of {PAUSES_MAX} pauses in a row kept the leader")

@@ -18,6 +18,7 @@ from controller_core.remoting.client_headers import (
     GetOffsetRequestHeader,
     GetOffsetResponseHeader,
     SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
 )
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.header import Header, JavaInt, JavaLong
@@ -68,10 +69,11 @@ class IdleBroker:
         properties = {"TRAN_MSG": "true", "PGROUP": "g", "UNIQ_KEY": "0" * 32}
         now_ms = int(time.time() * 1_000)
         header = SendMessageRequestHeaderV2.of_message("T", 0, properties, now_ms, group="g")
-        sent = (await self.asker.ask(RequestCode.SEND_MESSAGE_V2, header, b"-")).ext or {}
-        commit_log_offset = int(sent["msgId"][-16:], 16)
+        answer = await self.asker.ask(RequestCode.SEND_MESSAGE_V2, header, b"-")
+        sent = SendMessageResponseHeader.from_ext(answer.ext)
+        commit_log_offset = int(sent.msg_id[-16:], 16)
         end = EndTransactionRequestHeader(
-            "T", "g", int(sent["queueOffset"]), commit_log_offset, COMMIT, False, sent["msgId"]
+            "T", "g", sent.queue_offset, commit_log_offset, COMMIT, False, sent.msg_id
         )
         await self.asker.ask(RequestCode.END_TRANSACTION, end)
 

@@ -33,7 +33,7 @@ def _follow(handle: Handler) -> Handler:
         raft.election_elapsed = 0
         raft.lead = message.from_
         raft.promise_leader()
-        if raft.patience.is_longer and raft.patience.calm(raft.tick_count):
+        if raft.patience.calm(raft.tick_count):
             raft.draw_election_timeout()
         handle(raft, message)
 
