@@ -57,11 +57,9 @@ EXPIRY_LATENESS_MS_MAX = 1_000
 STARTING_MS = 20_000
 """How long a member that came alive is taken to be starting: class loading and the first collections of a
 Java process."""
-STARTING_SILENCE_MS_MIN = 10_000
+STARTING_SILENCE_MS_MIN = 5_000
 """How long such a member may be silent, however short a time-out it announced.
 
-On nodes without CPU to spare 7 s passed between its first heartbeat, before it took its role, and the second.
-A broker that was then declared dead was ended, and the next start took as long.
 A closed connection is a death at once all the same.
 """
 SLEEP_GRACE_MS = 1_000
