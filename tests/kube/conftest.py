@@ -91,6 +91,19 @@ def release(audit_log: Path | None) -> Iterator[Release]:
     asyncio.run(remove(cluster))
 
 
+@pytest.fixture(scope="module")
+def alone(release: Release) -> Iterator[None]:
+    """Let the release's group hibernate while a module has its own: few cores carry only one well."""
+    asyncio.run(_hibernate(release))
+    yield
+    asyncio.run(release.group.wake())
+
+
+async def _hibernate(release: Release) -> None:
+    await release.group.until_at_home()
+    await release.group.hibernate()
+
+
 @pytest.fixture
 async def load(release: Release, request: pytest.FixtureRequest) -> AsyncIterator[LoadPod]:
     """Send from an unmodified Java producer on its defaults, in a pod of its own, to a topic of its own."""

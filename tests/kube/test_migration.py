@@ -33,6 +33,7 @@ from testkit.rocketmq.load import LoadSettings
 pytestmark = [
     pytest.mark.full,
     pytest.mark.timeout(1_800),
+    pytest.mark.usefixtures("alone"),
 ]
 
 SHOP, TOPIC = "migration", "Payments"

@@ -2,7 +2,7 @@
 
 Each example is applied as its page shows, takes messages and gives them back, and is removed again.
 
-One at a time, each in a namespace of its own beside the release and its group, which they leave alone.
+One at a time, each in a namespace of its own. The release's own group hibernates for that time.
 """
 
 from collections.abc import AsyncIterator
@@ -20,6 +20,7 @@ from testkit.rocketmq.load import LoadSettings
 pytestmark = [
     pytest.mark.full,
     pytest.mark.timeout(1_200),
+    pytest.mark.usefixtures("alone"),
 ]
 
 PAGE, TITLE = "docs/reference/modes.md", "Applying a mode"

@@ -47,7 +47,7 @@ parts of the group's spec."""
 
 
 @pytest.fixture(scope="module")
-def mended(release: Release) -> Iterator[KubeGroup]:
+def mended(release: Release, alone: None) -> Iterator[KubeGroup]:
     """Make a cluster and a group of which no pod starts, and remove them and their volumes in the end."""
     cluster = release.cluster
     asyncio.run(upgrade(cluster, f"operator.clusters={{main,{NAME}}}"))

@@ -43,7 +43,7 @@ def _object(kind: str, name: str, spec: Json) -> Json:
 
 
 @pytest.fixture(scope="module")
-def authorities(release: Release) -> Iterator[StandInCertManager]:
+def authorities(release: Release, alone: None) -> Iterator[StandInCertManager]:
     """Install the definitions and the right to use them; remove them and the cluster in the end."""
     asyncio.run(_prepare(release.cluster))
     found = StandInCertManager(release.cluster)

@@ -38,7 +38,7 @@ def _object(kind: str, name: str, spec: Json) -> Json:
 
 
 @pytest.fixture(scope="module")
-def vault(release: Release) -> Iterator[KubeGroup]:
+def vault(release: Release, alone: None) -> Iterator[KubeGroup]:
     """Make a cluster with users, a group, a topic and a user, and remove them in the end."""
     asyncio.run(_make(release))
     yield KubeGroup(release.cluster, GROUP)

@@ -4,6 +4,7 @@ A master's process is killed from inside its container: it is a child of the sta
 process 1 that cannot be killed from there. The same works on any cluster.
 """
 
+import json
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +13,7 @@ from testkit.kube.kubectl import Cluster, Json, KubeError, until
 BROKER_CONTAINER: Final = "broker"
 SUCCESSIONS_MAX: Final = 3
 _DELETED_WITHIN_S: Final = 60.0
+_HIBERNATED_WITHIN_S: Final = 180.0
 JAVA_PIDS: Final = (
     'for p in /proc/[0-9]*; do [ "$(cat $p/comm 2>/dev/null)" = java ] && echo ${p#/proc/}; done'
 )
@@ -127,6 +129,24 @@ class KubeGroup:
 
         await until(f"group {self.name} has an epoch above {epoch}", holds, timeout_s)
         return await self.view()
+
+    async def hibernate(self) -> None:
+        """Stop its pods and wait until they are gone."""
+        await self._set_hibernated(True)
+        timeout = f"--timeout={_HIBERNATED_WITHIN_S:.0f}s"
+        what = f"brokergroup/{self.name}"
+        words = ("wait", what, "--for=condition=Hibernated", timeout)
+        await self.cluster.kubectl(*words, timeout_s=_HIBERNATED_WITHIN_S + 10)
+
+    async def wake(self) -> None:
+        """Start its pods again and wait until it is whole."""
+        await self._set_hibernated(False)
+        await self.until_whole()
+
+    async def _set_hibernated(self, wanted: bool) -> None:
+        patch = json.dumps({"spec": {"hibernated": wanted}})
+        what = f"brokergroup/{self.name}"
+        await self.cluster.kubectl("patch", what, "--type=merge", f"--patch={patch}")
 
     async def kill_java(self, pod: str) -> int:
         """Kill a broker's Java process with SIGKILL; return the time of the kill, UTC nanoseconds."""
