@@ -12,7 +12,8 @@ from typing import Final
 import pytest
 
 from testkit.kube.group import KubeGroup
-from testkit.kube.kubectl import Json, until
+from testkit.kube.kubectl import Json, KubeError, until
+from testkit.kube.pods.grpc_pod import GrpcPod
 from testkit.kube.pods.load_pod import ONE_OF_EACH_THREAD, LoadPod, failures
 from testkit.kube.release import ROCKETMQ_IMAGE, Release, upgrade
 from testkit.rocketmq.load import LoadSettings
@@ -22,7 +23,9 @@ pytestmark = [
     pytest.mark.timeout(1_200),
 ]
 
-CLUSTER, GROUP, USER, TOPIC = "guarded", "vault", "sender", "ledger"
+CLUSTER, GROUP, USER, TOPIC, READERS = "guarded", "vault", "sender", "ledger", "read-back-grpc"
+BILLS: Final = "bills"
+"""The topic of clients of RocketMQ 5, which read it to its end."""
 SECRET_NAME: Final = f"{USER}-user"
 API: Final = "rocketmq-ha.dev/v1alpha1"
 READY_WITHIN_S = 420.0
@@ -30,7 +33,14 @@ ACTED_WITHIN_S = 120.0
 RIGHTS: Final = [
     {"resource": f"Topic:{TOPIC}", "actions": ["Pub", "Sub", "Get"]},
     {"resource": "Group:read-back-*", "actions": ["Sub"]},
+    {"resource": f"Topic:{BILLS}", "actions": ["Pub", "Sub"]},
 ]
+MINE: Final = f"rmqu/{USER}"
+METADATA: Final = (MINE, f"rmqt/{TOPIC}", f"rmqt/{BILLS}", f"rmqcg/{READERS}")
+BROKERS: Final[Json] = {"cpu": "250m", "memory": "1536Mi"}
+"""With room for a proxy in each."""
+MESSAGES: Final = 20
+PROXY: Final = f"{CLUSTER}-proxy:8081"
 
 
 def _object(kind: str, name: str, spec: Json) -> Json:
@@ -48,24 +58,26 @@ def vault(release: Release, alone: None) -> Iterator[KubeGroup]:
 async def _make(release: Release) -> None:
     cluster = release.cluster
     await upgrade(cluster, f"operator.clusters={{main,{CLUSTER}}}", f"operator.userSecrets={{{SECRET_NAME}}}")
-    main, orders = await cluster.get("rmqc", "main"), await cluster.get("brokergroup", "orders")
+    main = await cluster.get("rmqc", "main")
     spec = {key: main["spec"][key] for key in ("nameServers", "controllers", "images") if key in main["spec"]}
     users = {"authentication": {"type": "Signature"}, "authorization": {"type": "Simple"}}
-    brokers = {"cluster": CLUSTER, "storage": {"size": "1Gi"}, "resources": orders["spec"]["resources"]}
+    brokers = {"cluster": CLUSTER, "storage": {"size": "1Gi"}, "resources": BROKERS}
     await cluster.apply(
         _object("RocketMQCluster", CLUSTER, spec | users),
         _object("BrokerGroup", GROUP, brokers),
         _object("Topic", TOPIC, {"cluster": CLUSTER}),
+        _object("Topic", BILLS, {"cluster": CLUSTER}),
+        _object("ConsumerGroup", READERS, {"cluster": CLUSTER}),
         _object("User", USER, {"cluster": CLUSTER, "rights": RIGHTS}),
     )
-    for what in (f"rmqbg/{GROUP}", f"rmqt/{TOPIC}", f"rmqu/{USER}"):
+    for what in (f"rmqbg/{GROUP}", *METADATA):
         timeout = f"--timeout={READY_WITHIN_S:.0f}s"
         await cluster.kubectl("wait", "--for=condition=Ready", what, timeout, timeout_s=READY_WITHIN_S + 10)
 
 
 async def _remove(release: Release) -> None:
     cluster = release.cluster
-    for what in (f"rmqu/{USER}", f"rmqt/{TOPIC}", f"rmqbg/{GROUP}", f"rmqc/{CLUSTER}"):
+    for what in (*METADATA, f"rmqbg/{GROUP}", f"rmqc/{CLUSTER}"):
         await cluster.kubectl("delete", what, "--ignore-not-found", timeout_s=READY_WITHIN_S)
     await cluster.kubectl(
         "delete", "pvc", "-l", f"rocketmq-ha.dev/cluster={CLUSTER}", timeout_s=READY_WITHIN_S
@@ -118,6 +130,52 @@ async def test_a_killed_master_and_a_lost_volume_refuse_no_client(vault: KubeGro
     assert (conditions["Ready"], conditions["InSync"], conditions["RightsEnforced"]) == ("True",) * 3
 
 
+async def test_a_new_member_and_proxies_inside_brokers_refuse_no_client_with_its_user(
+    vault: KubeGroup, sender: LoadPod, release: Release
+) -> None:
+    await _patch(vault, f"rmqbg/{GROUP}", {"replicas": 3})
+
+    async def has_three() -> bool:
+        return len((await vault.view()).brokers) == 3
+
+    await until("the group has three brokers", has_three, ACTED_WITHIN_S)
+    before = await vault.until_at_home(READY_WITHIN_S)
+    await vault.cluster.plugin("switchover", GROUP, "--to", f"{GROUP}-2", timeout_s=ACTED_WITHIN_S)
+    await vault.until_epoch_above(before.epoch)
+    await vault.until_at_home(READY_WITHIN_S)
+    await _patch(vault, f"rmqbg/{GROUP}", {"replicas": 2})
+    await vault.until_at_home(READY_WITHIN_S)
+    # The proxies are in the brokers' processes: each broker is rolled for them.
+    await _through_proxies(vault, "Local", await _credentials(release))
+    await vault.until_at_home(READY_WITHIN_S)
+    assert await _refusals(sender) == []
+    await sender.stop_without_loss(gap_s_max=None)
+
+
+async def test_proxies_of_their_own_let_a_client_in_with_its_user_only(
+    vault: KubeGroup, release: Release
+) -> None:
+    await _through_proxies(vault, "Cluster", await _credentials(release))
+
+
+async def _through_proxies(vault: KubeGroup, mode: str, user: tuple[str, str]) -> None:
+    """Change the proxies' mode, send and read through them as the user, and with a wrong password."""
+    await _patch(vault, f"rmqc/{CLUSTER}", {"proxy": {"mode": mode}})
+    client = GrpcPod(vault.cluster, f"mode-{mode.lower()}", ROCKETMQ_IMAGE)
+    await client.start()
+
+    async def through(password: str) -> dict[str, int]:
+        return await client.send_and_read(PROXY, BILLS, READERS, MESSAGES, (user[0], password))
+
+    async def all_are_read() -> bool:
+        return await through(user[1]) == {"sent": MESSAGES, "read": MESSAGES}
+
+    await until(f"messages go through a proxy in mode {mode}", all_are_read, READY_WITHIN_S, poll_s=3.0)
+    with pytest.raises(KubeError, match="check signature failed"):
+        await through("guessed")
+    await client.remove()
+
+
 async def _status(vault: KubeGroup) -> Json:
     status: Json = (await vault.cluster.get("rmqu", USER)).get("status", {})
     return status
@@ -126,16 +184,16 @@ async def _status(vault: KubeGroup) -> Json:
 async def test_a_client_without_a_right_and_one_that_is_off_are_refused(
     vault: KubeGroup, sender: LoadPod
 ) -> None:
-    await _patched(vault, {"rights": RIGHTS[1:]})
+    await _patch(vault, MINE, {"rights": RIGHTS[1:]})
 
     async def refused(word: str) -> bool:
         found = failures(await sender.sends())
         return bool(found) and word in found[-1]
 
     await until("a send without a right is refused", lambda: refused("permission"), ACTED_WITHIN_S)
-    await _patched(vault, {"rights": RIGHTS, "enabled": False})
+    await _patch(vault, MINE, {"rights": RIGHTS, "enabled": False})
     await until("a send of a user that is off is refused", lambda: refused("disabled"), ACTED_WITHIN_S)
-    await _patched(vault, {"enabled": True})
+    await _patch(vault, MINE, {"enabled": True})
     count = len([one for one in await sender.sends() if one.acknowledged])
 
     async def accepted() -> bool:
@@ -144,9 +202,9 @@ async def test_a_client_without_a_right_and_one_that_is_off_are_refused(
     await until("the user is accepted again", accepted, ACTED_WITHIN_S)
 
 
-async def _patched(vault: KubeGroup, spec: Json) -> None:
+async def _patch(vault: KubeGroup, what: str, spec: Json) -> None:
     patch = json.dumps({"spec": spec})
-    await vault.cluster.kubectl("patch", f"rmqu/{USER}", "--type=merge", f"--patch={patch}")
+    await vault.cluster.kubectl("patch", what, "--type=merge", f"--patch={patch}")
 
 
 async def test_a_secret_that_is_deleted_comes_back_with_a_password_that_brokers_take(
@@ -170,7 +228,7 @@ async def test_a_secret_that_is_deleted_comes_back_with_a_password_that_brokers_
 
 async def test_a_user_that_is_deleted_is_forgotten_with_its_secret(vault: KubeGroup) -> None:
     cluster = vault.cluster
-    await cluster.kubectl("delete", f"rmqu/{USER}", timeout_s=ACTED_WITHIN_S)
+    await cluster.kubectl("delete", MINE, timeout_s=ACTED_WITHIN_S)
 
     async def gone() -> bool:
         return SECRET_NAME not in {one["metadata"]["name"] for one in await cluster.find("secrets")}

@@ -8,7 +8,7 @@ import base64
 from pathlib import Path
 from typing import Final
 
-from testkit.kube.kubectl import Json
+from testkit.kube.kubectl import Cluster, Json
 
 CONTAINER: Final = "client"
 CLASSES: Final = "/load"
@@ -73,3 +73,10 @@ def client_objects(
         ],
     }
     return config, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+async def remove_client(cluster: Cluster, name: str) -> None:
+    """Remove a client's pod and its ConfigMap, without waiting."""
+    await cluster.kubectl(
+        "delete", "pod,configmap", name, "--ignore-not-found", "--grace-period=0", "--wait=false"
+    )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from testkit.kube.kubectl import Cluster, Json, KubeError, until
-from testkit.kube.pods.client_pod import CLASSES, CONTAINER, DATA, JAVA, client_objects
+from testkit.kube.pods.client_pod import CLASSES, CONTAINER, DATA, JAVA, client_objects, remove_client
 from testkit.rocketmq.consumers.consumption import Received, TransactionMark, open_transactions
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.java_programs import compile_java
@@ -90,6 +90,4 @@ class ConsumerPod:
 
     async def remove(self) -> None:
         """Remove the pod and its ConfigMap."""
-        await self._cluster.kubectl(
-            "delete", "pod,configmap", self._name, "--ignore-not-found", "--grace-period=0", "--wait=false"
-        )
+        await remove_client(self._cluster, self._name)

@@ -4,12 +4,14 @@ Its jar is in no image; it is written into the pod through `kubectl exec`.
 """
 
 import json
+import shlex
 from typing import Final
 
 from testkit.kube.kubectl import Cluster
-from testkit.kube.pods.client_pod import CLASSES, CONTAINER, DATA, JAVA, client_objects
+from testkit.kube.pods.client_pod import CLASSES, CONTAINER, DATA, JAVA, client_objects, remove_client
 from testkit.rocketmq.jars import client_jars
 from testkit.rocketmq.java_programs import compile_java
+from testkit.rocketmq.load import signing_options
 from testkit.rocketmq.proxy import PROGRAM
 
 _READY_TIMEOUT_S: Final = 120
@@ -47,13 +49,23 @@ class GrpcPod:
             printed = await self._cluster.shell(self._name, CONTAINER, script, timeout_s=_MQADMIN_TIMEOUT_S)
             assert b"success" in printed, printed.decode(errors="replace")
 
-    async def send_and_read(self, endpoints: str, topic: str, group: str, messages: int) -> dict[str, int]:
+    async def send_and_read(
+        self, endpoints: str, topic: str, group: str, messages: int, user: tuple[str, str] | None = None
+    ) -> dict[str, int]:
         """Send messages through a proxy and read them through it; return how many were sent and read.
+
+        Args:
+            endpoints: host:port of a proxy.
+            topic: exists already; a proxy makes none.
+            group: the consumer group, which exists already too.
+            messages: how many.
+            user: name and password that sign its requests; None for none.
 
         Raises:
             KubeError: a send failed, or a message was not read.
         """
-        options = f"--endpoints {endpoints} --topic {topic} --group {group} --messages {messages}"
+        signed = shlex.join(signing_options(user))
+        options = f"--endpoints {endpoints} --topic {topic} --group {group} --messages {messages} {signed}"
         printed = await self._cluster.shell(
             self._name,
             CONTAINER,
@@ -62,3 +74,7 @@ class GrpcPod:
         )
         counted: dict[str, int] = json.loads(printed.splitlines()[-1])
         return counted
+
+    async def remove(self) -> None:
+        """Remove the pod and its ConfigMap."""
+        await remove_client(self._cluster, self._name)

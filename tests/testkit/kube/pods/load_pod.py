@@ -13,7 +13,7 @@ from typing import Final
 
 from testkit.kube.group import BROKER_CONTAINER
 from testkit.kube.kubectl import Cluster, Json, KubeError, until
-from testkit.kube.pods.client_pod import CLASSES, CONTAINER, DATA, JAVA, client_objects
+from testkit.kube.pods.client_pod import CLASSES, CONTAINER, DATA, JAVA, client_objects, remove_client
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.java_programs import compile_java
 from testkit.rocketmq.load import (
@@ -164,9 +164,7 @@ class LoadPod:
 
     async def remove(self) -> None:
         """Remove the pod and its ConfigMap."""
-        await self._cluster.kubectl(
-            "delete", "pod,configmap", self._name, "--ignore-not-found", "--grace-period=0", "--wait=false"
-        )
+        await remove_client(self._cluster, self._name)
 
     async def _shell(self, script: str, *, timeout_s: float = 60.0) -> bytes:
         return await self._cluster.shell(self._name, CONTAINER, script, timeout_s=timeout_s)
