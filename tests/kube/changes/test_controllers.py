@@ -27,9 +27,9 @@ PAGE = "docs/reference/controllers.md"
 HTTP_PORT = 9880
 
 
-async def members(release: Release) -> dict[str, Json]:
-    """Return who the controllers are, by name, as one of them says."""
-    path = f"/api/v1/namespaces/{NAMESPACE}/pods/main-controller-0:{HTTP_PORT}/proxy/v1/members"
+async def members(release: Release, asked: str = "main-controller-0") -> dict[str, Json]:
+    """Return who the controllers are, by name, as one of their pods says."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{asked}:{HTTP_PORT}/proxy/v1/members"
     found = json.loads(await release.cluster.text(path))["members"]
     return {one["name"]: one for one in found}
 
@@ -90,10 +90,8 @@ async def test_a_controller_that_lost_its_volume_votes_again(release: Release, l
 
     async def votes_with_another_store() -> bool:
         status = (await cluster.get("rocketmqcluster", "main"))["status"]
-        voter = next(path for path in ("main-controller-0", "main-controller-1") if path != lost)
-        path = f"/api/v1/namespaces/{NAMESPACE}/pods/{voter}:{HTTP_PORT}/proxy/v1/members"
-        told = json.loads(await cluster.text(path))["members"]
-        now = {one["name"]: one for one in told}.get(name, {})
+        voter = next(pod for pod in ("main-controller-0", "main-controller-1") if pod != lost)
+        now = (await members(release, voter)).get(name, {})
         return (
             now.get("role") == "voter"
             and now["incarnation"] not in {None, store}

@@ -33,37 +33,31 @@ _REASON_BY_ROLE: Final = {
 
 def controller_statuses(observed: ObservedCluster) -> tuple[ControllerStatus, ...]:
     """Return every controller that is a member or has a pod, by ordinal."""
-    shown = []
-    for ordinal in range(names.CONTROLLERS_MAX):
-        pod = names.controller(observed.owner.name, ordinal)
-        live_pod, observed_controllers = observed.pods.get(pod), observed.controllers
-        previous = next((one for one in observed.status.members if one.name == pod), None)
-        is_member = (
-            observed_controllers is not None
-            and observed_controllers.has_leader
-            and observed_controllers.at(ordinal).role is not ControllerRole.NONE
-        )
-        if (
-            live_pod is None
-            and not is_member
-            and (previous is None or (observed_controllers is not None and observed_controllers.has_leader))
-        ):
-            continue
-        previous_role = previous.role if previous is not None else ""
-        has_leader = observed_controllers is not None and observed_controllers.has_leader
-        shown.append(
-            ControllerStatus(
-                name=pod,
-                role=_role(observed, observed_controllers, ordinal, previous_role)
-                if observed_controllers is not None and has_leader
-                else previous_role or "Unknown",
-                ready=live_pod is not None and live_pod.ready and not live_pod.deleting,
-                lag_entries=observed_controllers.at(ordinal).lag_entries
-                if observed_controllers is not None and has_leader
-                else None,
-            )
-        )
-    return tuple(shown)
+    shown = (_shown(observed, ordinal) for ordinal in range(names.CONTROLLERS_MAX))
+    return tuple(one for one in shown if one is not None)
+
+
+def _shown(observed: ObservedCluster, ordinal: int) -> ControllerStatus | None:
+    """Return one controller as people see it; None if it is neither a member nor has a pod.
+
+    Without a leader, a controller that was shown before is a member still.
+    """
+    name = names.controller(observed.owner.name, ordinal)
+    pod = observed.pods.get(name)
+    previous = next((one for one in observed.status.members if one.name == name), None)
+    known = observed.controllers
+    if known is not None and known.has_leader:
+        is_member = known.at(ordinal).role is not ControllerRole.NONE
+        role = _role(observed, known, ordinal, previous.role if previous is not None else "")
+        lag_entries = known.at(ordinal).lag_entries
+    else:
+        is_member = previous is not None
+        role = (previous.role if previous is not None else "") or "Unknown"
+        lag_entries = None
+    if pod is None and not is_member:
+        return None
+    is_ready = pod is not None and pod.ready and not pod.deleting
+    return ControllerStatus(name=name, role=role, ready=is_ready, lag_entries=lag_entries)
 
 
 def _role(
