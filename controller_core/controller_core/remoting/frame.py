@@ -28,7 +28,7 @@ Source: RemotingCommand.java encodeHeader and decode, NettyDecoder.java, Netty's
 import struct
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from controller_core import limits
 from controller_core.remoting import header_binary, header_json
@@ -41,11 +41,14 @@ FRAME_BYTES_MAX: Final = limits.FRAME_BYTES_MAX
 HEADER_BYTES_MAX: Final = 0xFF_FFFF
 """What fits in the 24 bits of the header length."""
 
-_LENGTH_BYTES: Final = 4
+LENGTH_BYTES: Final = 4
+"""The length word of a frame, or of its header."""
 _JSON: Final = int(SerializeType.JSON)
 _ROCKETMQ: Final = int(SerializeType.ROCKETMQ)
 _WORDS: Final = struct.Struct(">II")
 _LENGTH: Final = struct.Struct(">I")
+FRAME_START_BYTES: Final = _WORDS.size
+"""A frame before its header."""
 
 
 def encode(command: RemotingCommand) -> bytes:
@@ -59,10 +62,10 @@ def encode(command: RemotingCommand) -> bytes:
     else:
         header = header_binary.encode(command)
     header_bytes = len(header)
-    length = _LENGTH_BYTES + header_bytes + len(command.body)
-    if length + _LENGTH_BYTES > FRAME_BYTES_MAX or header_bytes > HEADER_BYTES_MAX:
+    length = LENGTH_BYTES + header_bytes + len(command.body)
+    if length + LENGTH_BYTES > FRAME_BYTES_MAX or header_bytes > HEADER_BYTES_MAX:
         raise RemotingUsageError(
-            f"frame of {length + _LENGTH_BYTES} bytes (header {header_bytes}) for code {command.code}: "
+            f"frame of {length + LENGTH_BYTES} bytes (header {header_bytes}) for code {command.code}: "
             f"the limit is {FRAME_BYTES_MAX}"
         )
     return _WORDS.pack(length, command.serialize_type << 24 | header_bytes) + header + command.body
@@ -95,8 +98,8 @@ class PreparedAnswer:
         self.command = command
         self._before = before + b',"opaque":'
         self._rest = b"," + rest
-        self._length = len(frame) - _LENGTH_BYTES - 1
-        self._header_bytes = self._length - _LENGTH_BYTES - len(command.body)
+        self._length = len(frame) - LENGTH_BYTES - 1
+        self._header_bytes = self._length - LENGTH_BYTES - len(command.body)
 
     def frame(self, opaque: int) -> bytes:
         """Return the frame that answers the request with this opaque, an int32."""
@@ -171,10 +174,10 @@ class FrameDecoder:
                 self._held += data[used:] if used else data
             return commands
         self._held += data
-        if len(self._held) < _LENGTH_BYTES:
+        if len(self._held) < LENGTH_BYTES:
             return []
         length = self._length_at(self._held, 0, ())
-        if len(self._held) < _LENGTH_BYTES + length:
+        if len(self._held) < LENGTH_BYTES + length:
             self._check_code(self._held, 0, length, ())
             return []
         commands = []
@@ -187,9 +190,9 @@ class FrameDecoder:
         """Append every whole frame of `data` to `commands`; return how many bytes they take."""
         at = 0
         end = len(data)
-        while end - at >= _LENGTH_BYTES:
+        while end - at >= LENGTH_BYTES:
             length = self._length_at(data, at, commands)
-            begin = at + _LENGTH_BYTES
+            begin = at + LENGTH_BYTES
             self._check_code(data, at, length, commands)
             if end - begin < length:
                 break
@@ -198,14 +201,14 @@ class FrameDecoder:
             except RemotingProtocolError as error:
                 raise FrameError(str(error), offset=self._offset, length=length, commands=commands) from error
             at = begin + length
-            self._offset += _LENGTH_BYTES + length
+            self._offset += LENGTH_BYTES + length
         return at
 
     def _check_code(
         self, data: bytes | bytearray, at: int, length: int, commands: Sequence[RemotingCommand]
     ) -> None:
         """Refuse a frame over `control_bytes_max`, unless its code may be large or is not known yet."""
-        if length + _LENGTH_BYTES <= self._control_bytes_max or self._large_offset == self._offset:
+        if length + LENGTH_BYTES <= self._control_bytes_max or self._large_offset == self._offset:
             return
         if len(data) - at < _WORDS.size:
             return
@@ -216,7 +219,7 @@ class FrameDecoder:
         if len(data) < end_header:
             return
         try:
-            code = _decode(bytes(data[at:end_header]), _LENGTH_BYTES, end_header - at).code
+            code = _decode(bytes(data[at:end_header]), LENGTH_BYTES, end_header - at).code
         except RemotingProtocolError as error:
             raise FrameError(str(error), offset=self._offset, length=length, commands=commands) from error
         if code not in self._large_codes:
@@ -226,11 +229,36 @@ class FrameDecoder:
 
     def _length_at(self, data: bytes | bytearray, at: int, commands: Sequence[RemotingCommand]) -> int:
         (length,) = _LENGTH.unpack_from(data, at)
-        if not _LENGTH_BYTES <= length <= self._frame_bytes_max - _LENGTH_BYTES:
+        if not LENGTH_BYTES <= length <= self._frame_bytes_max - LENGTH_BYTES:
             raise FrameError(
                 "frame length out of range", offset=self._offset, length=length, commands=commands
             )
         return int(length)
+
+
+class FrameStart(NamedTuple):
+    """What the first two words of a frame say, unchecked.
+
+    Attributes:
+        frame_bytes: the whole frame with its length word.
+        kind: how the header is written, a number of `SerializeType` in a good frame.
+        header_bytes: the header alone.
+    """
+
+    frame_bytes: int
+    kind: int
+    header_bytes: int
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the header fits in the frame, and the frame in its bound."""
+        return FRAME_START_BYTES + self.header_bytes <= self.frame_bytes <= FRAME_BYTES_MAX
+
+
+def frame_start(data: bytes, at: int) -> FrameStart:
+    """Read the `FRAME_START_BYTES` with which a frame begins at an offset of some bytes."""
+    length, word = _WORDS.unpack_from(data, at)
+    return FrameStart(length + LENGTH_BYTES, word >> 24, word & HEADER_BYTES_MAX)
 
 
 def decode_frame(frame: bytes) -> RemotingCommand:
@@ -244,10 +272,10 @@ def decode_frame(frame: bytes) -> RemotingCommand:
 
 def _decode(data: bytes, begin: int, end: int) -> RemotingCommand:
     """Read the frame that lies in `data` from `begin` to `end`, without its length word."""
-    if end - begin < _LENGTH_BYTES:
+    if end - begin < LENGTH_BYTES:
         raise RemotingProtocolError(f"frame of {end - begin} bytes is too short for its header length")
     (word,) = _LENGTH.unpack_from(data, begin)
-    begin_header = begin + _LENGTH_BYTES
+    begin_header = begin + LENGTH_BYTES
     end_header = begin_header + (word & HEADER_BYTES_MAX)
     if end_header > end:
         raise RemotingProtocolError(

@@ -106,7 +106,8 @@ async def _look(config: CompanionConfig) -> tuple[BrokerFacts, GroupFacts, bool]
     """Return what the broker is, what its group is, and whether all that it acknowledged lies on a successor.
 
     Raises:
-        LookError: not within `LOOK_TIMEOUT_S`; the text is the last trouble, a refusal in the broker's words.
+        UnknownStateError: not within `LOOK_TIMEOUT_S`; the text is the last trouble, such as a
+            refusal in the broker's words.
     """
     controllers, broker = Controllers(config.controllers), Asker(config.broker, config.credentials)
     controllers.start()

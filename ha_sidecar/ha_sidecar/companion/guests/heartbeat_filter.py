@@ -31,14 +31,12 @@ from controller_core.remoting import lenient_json
 from controller_core.remoting.codes import RequestCode, ResponseCode, SerializeType
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError, RemotingUsageError
-from controller_core.remoting.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX, decode_frame, encode
+from controller_core.remoting.frame import FRAME_START_BYTES, LENGTH_BYTES, decode_frame, encode, frame_start
 from ha_sidecar import limits
 
 CONSUMERS: Final = "consumerDataSet"
 
-_WORDS: Final = struct.Struct(">II")
 _SHORT: Final = struct.Struct(">h")
-_LENGTH_BYTES: Final = 4
 _HEARTBEAT_IN_JSON: Final = re.compile(rb'"code"\s*:\s*%d(?!\d)' % RequestCode.HEART_BEAT)
 
 
@@ -106,31 +104,31 @@ class HeartbeatFilter:
         """Return the length of the frame that begins there; of the rest if the stream is unreadable."""
         if self._is_unreadable:
             return len(data) - at
-        return int(_WORDS.unpack_from(data, at)[0]) + _LENGTH_BYTES
+        return frame_start(data, at).frame_bytes
 
     def _size_of_heartbeat(self, data: bytes, at: int) -> int | None:
         """Return the bytes of a whole heartbeat that begins there, 0 for another frame, None for too few."""
         there = len(data) - at
-        if there < _WORDS.size:
+        if there < FRAME_START_BYTES:
             return None
-        length, word = _WORDS.unpack_from(data, at)
-        header_bytes, size = word & HEADER_BYTES_MAX, length + _LENGTH_BYTES
-        if not _LENGTH_BYTES + header_bytes <= length <= FRAME_BYTES_MAX:
+        start = frame_start(data, at)
+        if not start.is_possible:
             self._is_unreadable = True
             return 0
-        if size > limits.GUEST_HEARTBEAT_BYTES_MAX:
+        if start.frame_bytes > limits.GUEST_HEARTBEAT_BYTES_MAX:
             return 0
-        if there < _WORDS.size + header_bytes:
+        begin = at + FRAME_START_BYTES
+        end = begin + start.header_bytes
+        if len(data) < end:
             return None
-        begin = at + _WORDS.size
-        if not _is_of_heartbeat(word >> 24, data[begin : begin + header_bytes]):
+        if not _is_of_heartbeat(start.kind, data[begin:end]):
             return 0
-        return size if there >= size else None
+        return start.frame_bytes if there >= start.frame_bytes else None
 
     def _changed(self, frame: bytes) -> Passed | None:
         """Return the replacement of a heartbeat; None if it passes unchanged."""
         try:
-            command = decode_frame(frame[_LENGTH_BYTES:])
+            command = decode_frame(frame[LENGTH_BYTES:])
             names = lenient_json.decode(command.body)
             if command.code != RequestCode.HEART_BEAT or command.is_response or not names.get(CONSUMERS):
                 return None
