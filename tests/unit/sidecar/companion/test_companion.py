@@ -196,10 +196,11 @@ async def test_a_slave_that_has_not_heard_of_its_promotion_is_not_held_against_i
         async with asyncio.timeout(WAIT_S):
             while True:
                 status = await made.status()
-                if status["group"]["master_id"] == 2 and not status["metadata_in_sync"]:
+                # Before, it may say that the slave lacks a topic: on a slow machine it lacks it for long.
+                if status["group"]["master_id"] == 2 and status["metadata_in_sync"] is None:
                     break
                 await asyncio.sleep(0.01)
-        assert (status["broker"]["is_master"], status["metadata_in_sync"]) == (False, None)
+        assert not status["broker"]["is_master"]
         slave.become_master(100)
         (event,) = await made.wait_events("MetadataPutBack", 1)
         assert event["attrs"]["names"] == "topics.json:T"
