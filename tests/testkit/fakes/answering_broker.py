@@ -36,6 +36,7 @@ class AnsweringBroker(FakeBroker):
     Attributes:
         is_master: what it takes itself for.
         has_role: whether the controllers have given it a role since it started.
+        takes_notices: whether it takes the role that a notice gives it.
         tells_its_epochs: whether it answers request 1007.
         slaves: what it says of its slaves while it is master; with none they are caught up
             while its writes are stopped.
@@ -50,6 +51,7 @@ class AnsweringBroker(FakeBroker):
 
     is_master = False
     has_role = True
+    takes_notices = True
     tells_its_epochs = True
     is_log_replica = False
     slaves: tuple[HAConnectionRuntimeInfo, ...] = ()
@@ -71,7 +73,7 @@ class AnsweringBroker(FakeBroker):
         match request.code:
             case RequestCode.NOTIFY_BROKER_ROLE_CHANGED:
                 notice = NotifyBrokerRoleChangedRequestHeader.from_ext(request.ext)
-                if (notice.master_epoch or 0) >= self.epoch:
+                if self.takes_notices and (notice.master_epoch or 0) >= self.epoch:
                     self.is_master = notice.master_broker_id == self.broker_id
                 return super()._on_request(connection, request)
             case RequestCode.GET_BROKER_EPOCH_CACHE if self.tells_its_epochs:
