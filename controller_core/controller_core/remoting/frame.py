@@ -92,7 +92,7 @@ class PreparedAnswer:
             raise RemotingUsageError("an answer's header is JSON")
         frame = encode(command.with_opaque(0))
         # Inside a text each quote has a backslash before it, so this is the header's own field and no other.
-        before, found, rest = frame[_WORDS.size :].partition(b',"opaque":0,')
+        before, found, rest = frame[FRAME_START_BYTES:].partition(b',"opaque":0,')
         if not found:
             raise RemotingUsageError(f"the header of code {command.code} is without an opaque")
         self.command = command
@@ -210,12 +210,12 @@ class FrameDecoder:
         """Refuse a frame over `control_bytes_max`, unless its code may be large or is not known yet."""
         if length + LENGTH_BYTES <= self._control_bytes_max or self._large_offset == self._offset:
             return
-        if len(data) - at < _WORDS.size:
+        if len(data) - at < FRAME_START_BYTES:
             return
-        header_bytes = _WORDS.unpack_from(data, at)[1] & HEADER_BYTES_MAX
+        header_bytes = frame_start(data, at).header_bytes
         if header_bytes > self._control_bytes_max:
             raise FrameError("header too long", offset=self._offset, length=length, commands=commands)
-        end_header = at + _WORDS.size + header_bytes
+        end_header = at + FRAME_START_BYTES + header_bytes
         if len(data) < end_header:
             return
         try:
@@ -255,7 +255,7 @@ class FrameStart(NamedTuple):
         return FRAME_START_BYTES + self.header_bytes <= self.frame_bytes <= FRAME_BYTES_MAX
 
 
-def frame_start(data: bytes, at: int) -> FrameStart:
+def frame_start(data: bytes | bytearray, at: int) -> FrameStart:
     """Read the `FRAME_START_BYTES` with which a frame begins at an offset of some bytes."""
     length, word = _WORDS.unpack_from(data, at)
     return FrameStart(length + LENGTH_BYTES, word >> 24, word & HEADER_BYTES_MAX)
