@@ -52,10 +52,6 @@ async def _status(cluster: Cluster, what: str) -> Json:
     return found
 
 
-async def _patched(cluster: Cluster, what: str, spec: Json) -> None:
-    await cluster.kubectl("patch", what, "--type=merge", f"--patch={json.dumps({'spec': spec})}")
-
-
 async def _is_held(cluster: Cluster, what: str) -> bool:
     found = await cluster.get(*what.split("/"))
     return bool(found["metadata"].get("finalizers") == ["rocketmq-ha.dev/in-brokers"])
@@ -85,7 +81,7 @@ async def test_a_topic_and_a_consumer_group_are_made_as_the_reference_shows(rele
 
 
 async def test_a_changed_spec_reaches_the_master(release: Release) -> None:
-    await _patched(release.cluster, TOPIC, {"readQueues": 12, "messageType": "FIFO"})
+    await release.cluster.patch_spec(TOPIC, {"readQueues": 12, "messageType": "FIFO"})
 
     async def changed() -> bool:
         config = await _broker(release, "read", "Topic", "prices")
@@ -120,7 +116,7 @@ async def test_a_foreign_change_is_corrected_and_told_and_what_was_deleted_comes
 
 async def test_where_drift_is_only_reported_it_stays_and_is_named(release: Release) -> None:
     cluster = release.cluster
-    await _patched(cluster, TOPIC, {"driftPolicy": "Report"})
+    await cluster.patch_spec(TOPIC, {"driftPolicy": "Report"})
     generation = (await cluster.get(*TOPIC.split("/")))["metadata"]["generation"]
 
     async def acted_on() -> bool:
@@ -137,7 +133,7 @@ async def test_where_drift_is_only_reported_it_stays_and_is_named(release: Relea
     (row,) = (await _status(cluster, TOPIC))["groups"]
     assert row["differences"] == [{"field": "permission", "wanted": "RW", "found": "R"}]
     assert (await _broker(release, "read", "Topic", "prices"))["perm"] == 4
-    await _patched(cluster, TOPIC, {"driftPolicy": "Correct"})
+    await cluster.patch_spec(TOPIC, {"driftPolicy": "Correct"})
     await cluster.kubectl("wait", "--for=condition=InSync", TOPIC, "--timeout=60s", timeout_s=70.0)
 
 
@@ -181,7 +177,7 @@ async def test_deletion_keeps_or_forgets_as_the_policy_says(release: Release) ->
     )
     await cluster.kubectl("apply", "-f", str(ROOT / "examples" / "consumergroup.yaml"))
     for kind, what in (("Topic", TOPIC), ("ConsumerGroup", GROUP)):
-        await _patched(cluster, what, {"deletionPolicy": "Delete"})
+        await cluster.patch_spec(what, {"deletionPolicy": "Delete"})
         await until(f"{what} is held", partial(_is_held, cluster, what), ACTED_WITHIN_S)
         await cluster.kubectl("delete", what, timeout_s=ACTED_WITHIN_S)
         with pytest.raises(KubeError, match="NotFound"):
@@ -197,7 +193,7 @@ async def test_without_an_operator_an_object_is_released_by_hand_as_the_referenc
     for command in making:
         await as_shown(cluster, command)
     for what in (TOPIC, GROUP):
-        await _patched(cluster, what, {"deletionPolicy": "Delete"})
+        await cluster.patch_spec(what, {"deletionPolicy": "Delete"})
         await until(f"{what} is held", partial(_is_held, cluster, what), ACTED_WITHIN_S)
     await cluster.kubectl("scale", _OPERATOR, "--replicas=0")
     try:

@@ -7,7 +7,6 @@ break it by a change of its spec.
 """
 
 import asyncio
-import json
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -85,8 +84,7 @@ def _resource(kind: str, **spec: Any) -> Json:
 
 async def change(group: KubeGroup, spec: Json, kind: str = "brokergroup") -> None:
     """Change a spec."""
-    patch = json.dumps({"spec": spec})
-    await group.cluster.kubectl("patch", kind, NAME, "--type=merge", f"--patch={patch}")
+    await group.cluster.patch_spec(f"{kind}/{NAME}", spec)
 
 
 async def brokers(group: KubeGroup) -> dict[str, str]:

@@ -1,7 +1,5 @@
 """A group with a learner, which a killed master does not make master; a group with static roles."""
 
-import json
-
 import pytest
 
 from testkit.kube.kubectl import Json, until
@@ -20,8 +18,7 @@ GROUP_LABEL = "rocketmq-ha.dev/group"
 
 
 async def _change(release: Release, name: str, spec: Json) -> None:
-    patch = json.dumps({"spec": spec})
-    await release.cluster.kubectl("patch", "brokergroup", name, "--type=merge", f"--patch={patch}")
+    await release.cluster.patch_spec(f"brokergroup/{name}", spec)
 
 
 async def _learners(release: Release) -> list[Json]:

@@ -5,7 +5,6 @@ The cluster and its group are of their own, because users restart brokers and re
 
 import asyncio
 import base64
-import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
@@ -133,7 +132,7 @@ async def test_a_killed_master_and_a_lost_volume_refuse_no_client(vault: KubeGro
 async def test_a_new_member_and_proxies_inside_brokers_refuse_no_client_with_its_user(
     vault: KubeGroup, sender: LoadPod, release: Release
 ) -> None:
-    await _patch(vault, f"rmqbg/{GROUP}", {"replicas": 3})
+    await vault.cluster.patch_spec(f"rmqbg/{GROUP}", {"replicas": 3})
 
     async def has_three() -> bool:
         return len((await vault.view()).brokers) == 3
@@ -143,7 +142,7 @@ async def test_a_new_member_and_proxies_inside_brokers_refuse_no_client_with_its
     await vault.cluster.plugin("switchover", GROUP, "--to", f"{GROUP}-2", timeout_s=ACTED_WITHIN_S)
     await vault.until_epoch_above(before.epoch)
     await vault.until_at_home(READY_WITHIN_S)
-    await _patch(vault, f"rmqbg/{GROUP}", {"replicas": 2})
+    await vault.cluster.patch_spec(f"rmqbg/{GROUP}", {"replicas": 2})
     await vault.until_at_home(READY_WITHIN_S)
     # The proxies are in the brokers' processes: each broker is rolled for them.
     await _through_proxies(vault, "Local", await _credentials(release))
@@ -160,7 +159,7 @@ async def test_proxies_of_their_own_let_a_client_in_with_its_user_only(
 
 async def _through_proxies(vault: KubeGroup, mode: str, user: tuple[str, str]) -> None:
     """Change the proxies' mode, send and read through them as the user, and with a wrong password."""
-    await _patch(vault, f"rmqc/{CLUSTER}", {"proxy": {"mode": mode}})
+    await vault.cluster.patch_spec(f"rmqc/{CLUSTER}", {"proxy": {"mode": mode}})
     client = GrpcPod(vault.cluster, f"mode-{mode.lower()}", ROCKETMQ_IMAGE)
     await client.start()
 
@@ -184,27 +183,22 @@ async def _status(vault: KubeGroup) -> Json:
 async def test_a_client_without_a_right_and_one_that_is_off_are_refused(
     vault: KubeGroup, sender: LoadPod
 ) -> None:
-    await _patch(vault, MINE, {"rights": RIGHTS[1:]})
+    await vault.cluster.patch_spec(MINE, {"rights": RIGHTS[1:]})
 
     async def refused(word: str) -> bool:
         found = failures(await sender.sends())
         return bool(found) and word in found[-1]
 
     await until("a send without a right is refused", lambda: refused("permission"), ACTED_WITHIN_S)
-    await _patch(vault, MINE, {"rights": RIGHTS, "enabled": False})
+    await vault.cluster.patch_spec(MINE, {"rights": RIGHTS, "enabled": False})
     await until("a send of a user that is off is refused", lambda: refused("disabled"), ACTED_WITHIN_S)
-    await _patch(vault, MINE, {"enabled": True})
+    await vault.cluster.patch_spec(MINE, {"enabled": True})
     count = len([one for one in await sender.sends() if one.acknowledged])
 
     async def accepted() -> bool:
         return len([one for one in await sender.sends() if one.acknowledged]) > count
 
     await until("the user is accepted again", accepted, ACTED_WITHIN_S)
-
-
-async def _patch(vault: KubeGroup, what: str, spec: Json) -> None:
-    patch = json.dumps({"spec": spec})
-    await vault.cluster.kubectl("patch", what, "--type=merge", f"--patch={patch}")
 
 
 async def test_a_secret_that_is_deleted_comes_back_with_a_password_that_brokers_take(

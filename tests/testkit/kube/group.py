@@ -4,7 +4,6 @@ A master's process is killed from inside its container: it is a child of the sta
 process 1 that cannot be killed from there. The same works on any cluster.
 """
 
-import json
 from dataclasses import dataclass
 from typing import Final
 
@@ -132,21 +131,15 @@ class KubeGroup:
 
     async def hibernate(self) -> None:
         """Stop its pods and wait until they are gone."""
-        await self._set_hibernated(True)
-        timeout = f"--timeout={_HIBERNATED_WITHIN_S:.0f}s"
         what = f"brokergroup/{self.name}"
-        words = ("wait", what, "--for=condition=Hibernated", timeout)
+        await self.cluster.patch_spec(what, {"hibernated": True})
+        words = ("wait", what, "--for=condition=Hibernated", f"--timeout={_HIBERNATED_WITHIN_S:.0f}s")
         await self.cluster.kubectl(*words, timeout_s=_HIBERNATED_WITHIN_S + 10)
 
     async def wake(self) -> None:
         """Start its pods again and wait until it is whole."""
-        await self._set_hibernated(False)
+        await self.cluster.patch_spec(f"brokergroup/{self.name}", {"hibernated": False})
         await self.until_whole()
-
-    async def _set_hibernated(self, wanted: bool) -> None:
-        patch = json.dumps({"spec": {"hibernated": wanted}})
-        what = f"brokergroup/{self.name}"
-        await self.cluster.kubectl("patch", what, "--type=merge", f"--patch={patch}")
 
     async def kill_java(self, pod: str) -> int:
         """Kill a broker's Java process with SIGKILL; return the time of the kill, UTC nanoseconds."""

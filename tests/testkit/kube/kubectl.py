@@ -126,6 +126,10 @@ class Cluster:
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
         await self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text.encode())
 
+    async def patch_spec(self, what: str, spec: Json) -> None:
+        """Merge fields into the spec of an object, which is named as `kind/name`."""
+        await self.kubectl("patch", what, "--type=merge", f"--patch={json.dumps({'spec': spec})}")
+
     async def get(self, kind: str, name: str) -> Json:
         """Return one object."""
         return await self._read(lambda known: known.get(kind, self.namespace, name))
