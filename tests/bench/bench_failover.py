@@ -14,6 +14,9 @@ CLIENT="inside outside" measures a client outside any pod beside the one in a po
 in a network namespace of this machine that is not a node, and uses a listener of node ports. The listener's
 address leads to a node that is not harmed. It needs a cluster whose nodes are on this machine.
 
+AGENTS=1 runs node agents, for every fault. Before a node is harmed its broker has run for long enough to be
+judged by its agent.
+
 PLACEMENTS="controllers dns" freezes and cuts the master's node with each of these parts on it, beside
 the nodes as they are. OUT names the file that gets a line of JSON for each run.
 """
@@ -34,6 +37,7 @@ from pathlib import Path
 
 from testkit.kube import plain
 from testkit.kube.client_tls import IN_TLS, move_clients
+from testkit.kube.failover.agents import STARTING_S, node_agents
 from testkit.kube.failover.faulting import (
     AGAIN,
     CLIENTS,
@@ -76,7 +80,9 @@ class Records:
     def __init__(self, path: Path, arguments: argparse.Namespace) -> None:
         """Take the file, whose folder is made, and the options that each line repeats."""
         self._path = path
-        self._options = {name: getattr(arguments, name) for name in ("threads", "tls", "transactions")}
+        self._options = {
+            name: getattr(arguments, name) for name in ("threads", "tls", "transactions", "agents")
+        }
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def add(self, cost: FaultCost) -> None:
@@ -102,19 +108,28 @@ async def ours(
 
     def one(fault: str, placement: str, outside: OutsideClients | None) -> Measure:
         image, name_server = arguments.client_image, "main-nameserver:9876"
-        return lambda number: measured_by_clients(
-            *(group, image, name_server, fault, number),
-            placement=placement,
-            settings=load_settings(arguments),
-            outside=outside,
-            is_inside=INSIDE in arguments.clients,
-            transactions=arguments.transactions,
-        )
+
+        async def measure(number: int) -> tuple[FaultCost, ...]:
+            if arguments.agents and fault in {FREEZE, CUT}:
+                await group.until_at_home()
+                await asyncio.sleep(STARTING_S)
+            return await measured_by_clients(
+                *(group, image, name_server, fault, number),
+                placement=placement,
+                settings=load_settings(arguments),
+                outside=outside,
+                is_inside=INSIDE in arguments.clients,
+                transactions=arguments.transactions,
+            )
+
+        return measure
 
     try:
         if arguments.tls:
             await move_clients(cluster, group, "Enforcing", "enforcing")
         async with contextlib.AsyncExitStack() as stack:
+            if arguments.agents:
+                await stack.enter_async_context(node_agents(cluster, f"main/{group.name}"))
             outside = None
             if OUTSIDE in arguments.clients:
                 scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -328,6 +343,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--tls", action="store_true", help="let the group and its clients speak nothing but TLS"
     )
+    made.add_argument("--agents", action="store_true", help="run node agents on all nodes")
     made.add_argument(
         "--no-transactions",
         dest="transactions",
