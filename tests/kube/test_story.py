@@ -287,6 +287,7 @@ async def test_what_was_measured_becomes_a_page_that_the_release_shows(release: 
         RECORD_MEASURED_S_MAX,
     )
     await asyncio.sleep(MEASURED_S)
+    await cluster.kubectl("delete", "job", "report-now", "--ignore-not-found")
     await cluster.kubectl("create", "job", "report-now", "--from=cronjob/rocketmq-ha-report")
     await cluster.kubectl(
         "wait", "--for=condition=Complete", "job/report-now", "--timeout=400s", timeout_s=410.0

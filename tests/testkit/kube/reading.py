@@ -21,8 +21,8 @@ _TIMEOUT: Final = urllib3.Timeout(connect=5.0, read=30.0)
 _CORE: Final = "/api"
 _GROUPS: Final = "/apis"
 _DISCOVERY: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-_RETRIES: Final = urllib3.Retry(3, backoff_factor=0.2, redirect=False, status=False)
-"""A restarted API server closes the connections that it had."""
+_RETRIES: Final = urllib3.Retry(3, backoff_factor=0.2, redirect=2, status=False)
+"""A restarted API server closes the connections that it had. A page behind its proxy may lead to another."""
 
 
 class ReadError(Exception):

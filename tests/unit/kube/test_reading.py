@@ -44,6 +44,7 @@ class _ApiServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.connections = 0
         self.asked: list[str] = []
+        self.moved: dict[str, str] = {}
         self.answers: dict[str, Json] = {
             "/api": {"items": [{"metadata": {}, "versions": [{"version": "v1", "resources": CORE}]}]},
             "/apis": {
@@ -79,7 +80,10 @@ class _Handler(BaseHTTPRequestHandler):
         found = self.server.answers.get(url.path)
         told = found or {"reason": "NotFound", "message": f"{url.path} does not exist"}
         body = json.dumps(told).encode()
-        self.send_response(200 if found else 404)
+        place = self.server.moved.get(url.path)
+        self.send_response(302 if place else 200 if found else 404)
+        if place:
+            self.send_header("Location", place)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -154,6 +158,14 @@ async def test_a_missing_object_and_an_unknown_kind_are_told_apart(cluster: Clus
         await cluster.get("pod", "orders-9")
     with pytest.raises(KubeError, match="get shelves: the API server does not have this kind"):
         await cluster.find("shelves")
+
+
+async def test_a_page_that_leads_to_another_one_is_followed(cluster: Cluster, api_server: _ApiServer) -> None:
+    api_server.moved[f"{SHOP}/newest"] = f"{SHOP}/pods/orders-0"
+    assert json.loads(await cluster.text(f"{SHOP}/newest"))["kind"] == "Pod"
+    api_server.moved[f"{SHOP}/pods/orders-0"] = f"{SHOP}/newest"
+    with pytest.raises(KubeError, match=f"get {SHOP}/newest: .*too many redirects"):
+        await cluster.text(f"{SHOP}/newest")
 
 
 async def test_a_kind_that_is_installed_later_is_found(cluster: Cluster, api_server: _ApiServer) -> None:
