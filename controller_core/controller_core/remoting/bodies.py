@@ -129,11 +129,14 @@ class ElectMasterResponseBody(Body, frozen=True):
         )
 
 
+LOG_REPLICA_MARK: Final = " (log replica)"
+
+
 class ReplicaIdentity(Body, frozen=True):
     """One replica in BrokerReplicasInfo.
 
     `direct_address` is ours, RocketMQ's readers skip it: the address of the replica's own process, if it is
-    not `broker_address`.
+    not `broker_address`. The name of a log replica ends in `LOG_REPLICA_MARK`.
     """
 
     alive: bool = False
@@ -141,6 +144,11 @@ class ReplicaIdentity(Body, frozen=True):
     broker_id: JavaLong = 0
     broker_name: str | None = None
     direct_address: str | None = None
+
+    @property
+    def is_log_replica(self) -> bool:
+        """Whether it is a log replica, by its name."""
+        return (self.broker_name or "").endswith(LOG_REPLICA_MARK)
 
 
 class ReplicasInfo(Body, frozen=True):

@@ -124,12 +124,14 @@ class NotifyBrokerRoleChangedRequestHeader(Header, frozen=True):
 
     Ours: with an epoch and no master, and not oneway, it asks a log replica to part from the master of that
     epoch, which is about to be replaced. It is answered when no ack can reach that master any more.
+    `part_wait_ms`: for how long the replica waits until that master has noticed; its own time if absent.
     """
 
     master_address: str | None = None
     master_epoch: JavaInt | None = None
     sync_state_set_epoch: JavaInt | None = None
     master_broker_id: JavaLong | None = None
+    part_wait_ms: JavaInt | None = None
 
 
 class SyncStateDataRequestHeader(Header, frozen=True):

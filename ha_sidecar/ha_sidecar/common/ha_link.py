@@ -163,7 +163,7 @@ class HaLink:
         self._clock_ms: Final = clock_ms
         self._lock: Final = threading.Lock()
         self._stopping = threading.Event()
-        self._parted_s = 0.0
+        self._part_until_s = 0.0
         self._socket: HaSocket | None = None
         self._thread: Final = threading.Thread(target=self._run, name="ha-link", daemon=True)
 
@@ -178,16 +178,17 @@ class HaLink:
             if self._socket is not None:
                 self._socket.shut_down()
 
-    def part(self) -> None:
+    def part(self, wait_s: float | None = None) -> None:
         """Leave this master for good (see `SlaveMachine.part`); `on_end` tells when that is done.
 
-        No ack leaves once this has returned.
+        No ack leaves once this has returned. The link ends after `wait_s`, by default `PART_WAIT_S`, even if
+        the master has not noticed.
         """
         with self._lock:
             if self._socket is None:
                 self._stopping.set()
                 return
-            self._parted_s = time.monotonic()
+            self._part_until_s = time.monotonic() + (PART_WAIT_S if wait_s is None else wait_s)
             with contextlib.suppress(OSError):  # a broken socket ends the link on its own thread
                 self._send(self.machine.part())
                 self._socket.end_sending()
@@ -263,7 +264,7 @@ class HaLink:
             if self.machine.state is SlaveState.PARTED:
                 if length == 0:
                     return LinkEnd(PARTED)
-                if time.monotonic() - self._parted_s > PART_WAIT_S:
+                if time.monotonic() > self._part_until_s:
                     return LinkEnd(PARTED, "the master has not closed its end yet", lingers=True)
                 continue
             if length == 0:

@@ -145,7 +145,7 @@ async def _found_at(address: HostPort, before: GroupFacts, sign: Sign | None) ->
     """
     asker = Asker(address, sign)
     try:
-        async with asyncio.timeout(ANSWER_WITHIN_S if process_tls() is None else TLS_ANSWER_WITHIN_S):
+        async with asyncio.timeout(answer_within_s()):
             answer = await ask_ha_status(asker)
         _refusals.answered(join_host_port(*address))
         serves = acknowledges(answer, before)
@@ -158,6 +158,11 @@ async def _found_at(address: HostPort, before: GroupFacts, sign: Sign | None) ->
     finally:
         asker.close()
     return _Found.SUCCESSOR if serves else _Found.OTHER
+
+
+def answer_within_s() -> float:
+    """Return how long one question about the successor may take."""
+    return ANSWER_WITHIN_S if process_tls() is None else TLS_ANSWER_WITHIN_S
 
 
 class ClientHold:

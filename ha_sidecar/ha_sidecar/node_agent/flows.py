@@ -3,11 +3,15 @@
 A flow is one TCP connection as conntrack lists it: its client, the address that the client dialled, and the
 server that it leads to after translation. Two kinds are chosen:
 
-    HA       dialled the HA port of the replaced master's process       at the election
+    HA       a broker dialled the HA port of the replaced master's      at the election
+             process
     CLIENT   dialled its announced address, or that of another member   once that address leads elsewhere
              of its group, and leads to its process
 
 A client that is reset sooner would dial the dead process again, and wait for its connect timeout.
+
+A log replica's flow to the HA port stays: the replica has parted before the election (`transfer.slave`), and
+the master must read that if it comes back. A reset would drop what the kernel still sends.
 
 A flow that leads to any other host is never chosen, whatever address it dialled.
 
@@ -135,6 +139,7 @@ class FlowChoice:
             same_host(flow.server[0], host)
             and same_host(flow.address[0], host)
             and flow.server[1] in self._ha_ports
+            and not any(same_host(flow.client[0], one) for one in self._replaced.log_replicas)
         )
 
     def _is_client(self, flow: Flow) -> bool:

@@ -55,6 +55,7 @@ class ConfirmedMember:
     announced: HostPort | None
     process: HostPort | None
     alive: bool
+    is_log_replica: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class Replaced:
         process: the address of its own process, which does not answer.
         others: announced hosts of the group's other members; one that was replaced shortly before may
             have had its address lent to this master.
+        log_replicas: hosts of the group's log replicas.
     """
 
     group: GroupName
@@ -85,6 +87,7 @@ class Replaced:
     announced: HostPort
     process: HostPort
     others: frozenset[str] = field(default=frozenset(), compare=False)
+    log_replicas: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
     def movable(self) -> frozenset[str]:
@@ -104,6 +107,7 @@ def group_view(key: GroupName, info: ReplicasInfo) -> ConfirmedGroup:
                 announced=_address(member.broker_address),
                 process=_address(member.direct_address or member.broker_address),
                 alive=member.alive,
+                is_log_replica=member.is_log_replica,
             )
             for member in (*info.in_sync_replicas, *info.not_in_sync_replicas)
         ),
@@ -188,7 +192,16 @@ def judge(election: Election, view: ConfirmedGroup, book: ProcessBook) -> Replac
         return Refusal.SHARED_HOST
     others = (member.announced for member in view.members if member.id != election.old_id)
     hosts = frozenset(one[0] for one in others if one is not None and is_ip(one[0]))
-    return Replaced(election.group, election.epoch, election.old_id, election.old_address, process, hosts)
+    replicas = (book.process(view.key, one.id) or one.process for one in view.members if one.is_log_replica)
+    return Replaced(
+        election.group,
+        election.epoch,
+        election.old_id,
+        election.old_address,
+        process,
+        others=hosts,
+        log_replicas=frozenset(one[0] for one in replicas if one is not None),
+    )
 
 
 def _service(member: ConfirmedMember) -> HostPort | None:

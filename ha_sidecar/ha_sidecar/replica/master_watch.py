@@ -277,6 +277,7 @@ def check_notice(notice: NotifyBrokerRoleChangedRequestHeader) -> None:
         ("masterEpoch", notice.master_epoch),
         ("syncStateSetEpoch", notice.sync_state_set_epoch),
         ("masterBrokerId", notice.master_broker_id),
+        ("partWaitMs", notice.part_wait_ms),
     ):
         if value is not None and value < 0:
             raise HeaderError(type(notice).__name__, field, str(value), "expected at least 0")

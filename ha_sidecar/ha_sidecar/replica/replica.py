@@ -290,7 +290,8 @@ class LogReplica:
         notice = NotifyBrokerRoleChangedRequestHeader.from_ext(request.ext)
         check_notice(notice)
         if not notice.master_broker_id and notice.master_epoch is not None and not request.is_oneway:
-            task = asyncio.ensure_future(self._part(connection, request, notice.master_epoch))
+            wait_s = None if notice.part_wait_ms is None else notice.part_wait_ms / 1000
+            task = asyncio.ensure_future(self._part(connection, request, notice.master_epoch, wait_s))
             self._partings.add(task)
             task.add_done_callback(self._partings.discard)
             return None
@@ -301,14 +302,16 @@ class LogReplica:
         self._watch.hint(notice, members)
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
 
-    async def _part(self, connection: Connection, request: RemotingCommand, epoch: int) -> None:
+    async def _part(
+        self, connection: Connection, request: RemotingCommand, epoch: int, wait_s: float | None
+    ) -> None:
         """Leave a master that is about to be replaced, if the controllers confirm that, and then answer."""
         if not await self._watch.is_being_replaced(epoch):
             remark: str | None = (
                 f"no majority of the controllers confirms that the master of epoch {epoch} is replaced"
             )
         else:
-            noticed = self._follower is None or await self._follower.part(epoch)
+            noticed = self._follower is None or await self._follower.part(epoch, wait_s)
             remark = None if noticed else "the master is not known to have noticed"
             _log.info("parted from the master of epoch %d: %s", epoch, remark or "it has noticed")
         with contextlib.suppress(ChannelError):

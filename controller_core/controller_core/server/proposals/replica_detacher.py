@@ -11,6 +11,8 @@ has every message that the old master acknowledged before, because until then th
 
 What it costs: one question to a process that answers in a millisecond or so, and up to 0.2 s if the old
 master does not notice, which a frozen one cannot. The wait for an answer ends after `ANSWER_WITHIN_S`.
+If the master's node is lost, the replica waits for `LOST_NODE_WAIT_MS` only: a master that was silent
+together with its node for longer than that will hardly notice in the next 0.2 s.
 
 The master itself gets no question, because its answer would change nothing. A refusal of a replica is logged
 with its remark; like a dead replica, it does not delay the election.
@@ -24,7 +26,7 @@ import itertools
 import logging
 from typing import Final
 
-from controller_core.groups.commands import ElectMaster
+from controller_core.groups.commands import Cause, ElectMaster
 from controller_core.groups.elections.election import would_end
 from controller_core.groups.elections.policy import log_replicas_in_sync
 from controller_core.groups.group import Group
@@ -36,6 +38,7 @@ from controller_core.server.common.broker_questions import ASK_ERRORS, Ask, ask_
 from controller_core.server.logs import bind
 
 ANSWER_WITHIN_S: Final = 0.4
+LOST_NODE_WAIT_MS: Final = 50
 
 _log = logging.getLogger(__name__)
 
@@ -60,12 +63,16 @@ class ReplicaDetacher:
         }
         if not replicas or not would_end(group, command):
             return ()
-        answered = await asyncio.gather(*(self._detach(group, address) for address in replicas.values()))
+        header = NotifyBrokerRoleChangedRequestHeader(
+            master_epoch=group.master_epoch,
+            part_wait_ms=LOST_NODE_WAIT_MS if command.cause is Cause.NODE_LOST else None,
+        )
+        questions = [self._detach(group, address, header) for address in replicas.values()]
+        answered = await asyncio.gather(*questions)
         return tuple(itertools.compress(replicas, answered))
 
-    async def _detach(self, group: Group, address: str) -> bool:
+    async def _detach(self, group: Group, address: str, header: NotifyBrokerRoleChangedRequestHeader) -> bool:
         """Ask one replica; return whether it answered."""
-        header = NotifyBrokerRoleChangedRequestHeader(master_epoch=group.master_epoch)
         who = {"broker_group": str(group.key), "epoch": group.master_epoch, "address": address}
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):

@@ -18,6 +18,7 @@ from controller_core.groups.replies import (
     SyncStateSetView,
 )
 from controller_core.remoting.bodies import (
+    LOG_REPLICA_MARK,
     BrokerReplicasInfo,
     ElectMasterResponseBody,
     ReplicaIdentity,
@@ -29,7 +30,6 @@ from controller_core.remoting.frame import PreparedAnswer
 from controller_core.server.notices.role_notice import encoded_sync_state_set
 
 NOT_LEADER_REMARK = "The controller is not in leader state"
-LOG_REPLICA_MARK = " (log replica)"
 """Behind the broker name of each log replica in an answer to 1006; a broker's name stands alone."""
 
 

@@ -9,7 +9,8 @@ while each node's kube-proxy learns of the new way.
     it is master, and lacks the copy that a           wait; once one has passed since another was master,
     successor needs (`succession`)                    none waits for a copy any more
     it is master                                      pass
-    no answer, or a refusal                           pass: its companion holds them at the broker's port
+    no connection, or a refusal                       pass: its companion holds them at the broker's port
+    none in the time of one question                  wait; the companion asks again, over a new connection
     any, and a guest has waited for `WAIT_S`          that one passes
 
 The companion asks the broker while guests wait, and not otherwise.
@@ -27,6 +28,7 @@ from controller_core.channel.log_rate import LogRate
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.common.questions import ask_ha_status
+from ha_sidecar.companion.holding import answer_within_s
 from ha_sidecar.decisions.broker_facts import GroupFacts
 from ha_sidecar.decisions.succession import acknowledges
 
@@ -53,6 +55,7 @@ class Admission:
         """Epoch of `before` when guests passed last."""
         self._asking: asyncio.Task[None] | None = None
         self._waiting = 0
+        self._last: HARuntimeInfo | None = None
 
     async def passed(self) -> None:
         """Return when a guest that comes now may pass."""
@@ -63,7 +66,11 @@ class Admission:
             async with asyncio.timeout(WAIT_S):
                 await asyncio.shield(self._asking)
         except TimeoutError:
-            _log_late("a guest has waited for %.1f s, and the broker cannot acknowledge yet", WAIT_S)
+            _log_late(
+                "a guest has waited for %.1f s, and the broker cannot acknowledge yet: %s",
+                WAIT_S,
+                self._reason(),
+            )
             self._passed_epoch = _epoch(self._before())
         finally:
             self._waiting -= 1
@@ -71,8 +78,13 @@ class Admission:
                 self._asking.cancel()
                 self._asking = None
 
+    def _reason(self) -> str:
+        if self._last is None:
+            return "it has not answered"
+        return "it lacks a copy" if self._last.master else "it is not master"
+
     async def _until_open(self) -> None:
-        asker = self._asker()
+        asker, self._last = self._asker(), None
         try:
             while not self._is_open(await _answer(asker)):  # noqa: ASYNC110 - brokers send no notification
                 await asyncio.sleep(AGAIN_S)
@@ -80,6 +92,7 @@ class Admission:
             asker.close()
 
     def _is_open(self, answer: HARuntimeInfo | None) -> bool:
+        self._last = answer
         if answer is None:
             return True
         before = self._before()
@@ -95,7 +108,12 @@ def _epoch(before: GroupFacts | None) -> int | None:
 
 
 async def _answer(asker: Asker) -> HARuntimeInfo | None:
-    try:
-        return await ask_ha_status(asker)
-    except (AskError, RemotingProtocolError):
-        return None
+    """Ask until an answer comes in time; None for no connection, or a refusal."""
+    while True:
+        try:
+            async with asyncio.timeout(answer_within_s()):
+                return await ask_ha_status(asker)
+        except TimeoutError:
+            asker.close()
+        except (AskError, RemotingProtocolError):
+            return None

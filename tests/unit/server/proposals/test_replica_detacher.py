@@ -5,11 +5,14 @@ import asyncio
 import pytest
 
 from controller_core.channel import Connection
+from controller_core.groups.commands import Cause, ElectMaster, LiveBroker, Stamp, Suspicion
 from controller_core.groups.group import Group
+from controller_core.groups.keys import MasterEpoch
 from controller_core.remoting import headers
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.proposals import replica_detacher
+from controller_core.server.proposals.replica_detacher import ReplicaDetacher
 from testkit.fakes.broker import FakeBroker
 from testkit.products.one_controller import OneNode
 
@@ -64,6 +67,35 @@ async def test_a_log_replica_that_does_not_answer_is_not_waited_for(
         await old.die()
         assert (await replaced(one, epoch=1)).master_id == new.broker_id
         assert replica.parted == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("cause", "wait_ms"),
+    [(Cause.NODE_LOST, replica_detacher.LOST_NODE_WAIT_MS), (Cause.HEARTBEAT_TIMEOUT, None)],
+)
+async def test_a_master_that_is_lost_with_its_node_is_given_little_time_to_notice(
+    one: OneNode, cause: Cause, wait_ms: int | None
+) -> None:
+    async with one.broker() as old, one.broker() as new, log_replica(one) as replica:
+        await old.elect()
+        await old.alter((1, 2, 3), set_epoch=1)
+        stamp = Stamp(0, 0, "test")
+        command = ElectMaster(
+            cluster="c1",
+            broker_name="b1",
+            stamp=stamp,
+            cause=cause,
+            alive=(LiveBroker(new.broker_id), LiveBroker(replica.broker_id)),
+            suspicion=Suspicion(old.broker_id, MasterEpoch(1), stamp),
+        )
+        waits_ms = []
+
+        async def ask(_address: str, request: RemotingCommand, _timeout_s: float) -> RemotingCommand:
+            waits_ms.append(headers.NotifyBrokerRoleChangedRequestHeader.from_ext(request.ext).part_wait_ms)
+            return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
+
+        assert await ReplicaDetacher(one.machine.state, ask).detach_before(command) == (replica.broker_id,)
+        assert waits_ms == [wait_ms]
 
 
 async def test_a_log_replica_outside_the_set_is_not_asked(one: OneNode) -> None:

@@ -204,6 +204,20 @@ def test_a_link_parts_from_a_frozen_master_and_leaves_the_words_in_its_socket(
     assert store.log.is_empty
 
 
+def test_a_link_that_parts_waits_for_no_longer_than_it_is_told(
+    master: HandMaster, store: ReplicaStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ha_link, "PART_WAIT_S", 10 * WAIT_S)
+    notes = LinkNotes()
+    link = start(master, store, notes)
+    master.accept()
+    master.reply(30, (1, 0))
+    master.ack_of(0)
+    link.part(0.02)
+    end = notes.end()
+    assert (end.reason, end.lingers) == ("Parted", True)
+
+
 def test_rubbish_ends_the_link_and_leaves_the_log(master: HandMaster, store: ReplicaStore) -> None:
     notes = LinkNotes()
     start(master, store, notes)

@@ -48,6 +48,12 @@ def test_flows_to_the_ha_port_are_reset_at_once() -> None:
     assert choice().choose([HA, CLIENT], {}, 0.0) == {FlowKind.HA: (HA,)}
 
 
+def test_a_log_replica_keeps_its_flow_because_it_has_parted_by_itself() -> None:
+    with_replica = replace(REPLACED, log_replicas=frozenset({"10.244.3.4"}))
+    of_replica = replace(HA, client=("10.244.3.4", 50001))
+    assert choice(with_replica).choose([HA, of_replica], {}, 0.0) == {FlowKind.HA: (HA,)}
+
+
 def test_clients_are_reset_when_their_port_leads_elsewhere() -> None:
     assert choice().choose([CLIENT, FAST], {(OLD, 10911): NEW_POD, (OLD, 10909): OLD_POD}, 0.0) == {
         FlowKind.CLIENT: (CLIENT,)

@@ -46,6 +46,17 @@ def test_a_master_replaced_for_silence_is_found_by_its_last_process() -> None:
     assert found.movable == {OLD[0], NEW[0]}, "its own address, and one that may have been lent to it"
 
 
+def test_the_hosts_of_log_replicas_are_those_of_their_processes() -> None:
+    alive = ConfirmedMember(3, ("10.96.0.13", 10911), ("10.244.3.4", 10911), alive=True, is_log_replica=True)
+    unheard = replace(alive, process=alive.announced, alive=False)
+    before = replace(BEFORE, members=(*BEFORE.members, alive))
+    for now in (alive, unheard):
+        after = replace(AFTER, members=(*AFTER.members, now))
+        found = judge(ELECTION, after, book(before, after))
+        assert isinstance(found, Replaced)
+        assert found.log_replicas == {"10.244.3.4"}
+
+
 @pytest.mark.parametrize("cause", ["ConnectionClosed", "BrokerRequest", "Designated"])
 def test_a_master_that_ended_or_handed_over_is_left_alone(cause: str) -> None:
     assert judge(replace(ELECTION, cause=cause), AFTER, book(BEFORE, AFTER)) is Refusal.NOT_FOR_SILENCE
@@ -128,11 +139,19 @@ def test_the_answer_of_the_controllers_is_read() -> None:
                 broker_id=2,
                 direct_address="10.244.2.5:10911",
             ),
+            ReplicaIdentity(
+                alive=True, broker_address="10.244.3.4:10911", broker_id=3, broker_name="orders (log replica)"
+            ),
         ),
         not_in_sync_replicas=(ReplicaIdentity(alive=False, broker_address="10.96.0.11:10911", broker_id=1),),
         master_broker_id=2,
         master_epoch=7,
     )
-    assert group_view(ORDERS, info).members == (AFTER.members[1], AFTER.members[0])
+    replica = ("10.244.3.4", 10911)
+    assert group_view(ORDERS, info).members == (
+        AFTER.members[1],
+        ConfirmedMember(3, replica, replica, alive=True, is_log_replica=True),
+        AFTER.members[0],
+    )
     unreadable = ReplicasInfo(in_sync_replicas=(ReplicaIdentity(alive=True, broker_id=5),))
     assert group_view(ORDERS, unreadable).members == (ConfirmedMember(5, None, None, alive=True),)

@@ -71,6 +71,35 @@ async def test_no_copy_is_waited_for_where_none_can_be_had(before: GroupFacts | 
     assert broker.asked == 2
 
 
+async def test_a_late_answer_is_not_waited_for_and_the_question_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(admission, "answer_within_s", lambda: 0.01)
+
+    class _Hangs(ScriptedBroker):
+        async def ask(self, code: int, header: Header | None = None, body: bytes = b"") -> RemotingCommand:
+            if not self.closed:
+                await asyncio.Event().wait()
+            return await super().ask(code, header, body)
+
+    broker = _Hangs(COPIED)
+    await asyncio.wait_for(Admission(lambda: broker, lambda: THREE).passed(), WITHIN_S)
+    assert (broker.asked, broker.closed) == (1, 2), "a new connection for the second question"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [(SLAVE, "it is not master"), (ALONE, "it lacks a copy")],
+)
+async def test_it_says_what_a_guest_waited_for(
+    answer: HARuntimeInfo, reason: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(admission, "WAIT_S", 0.05)
+    broker = ScriptedBroker(answer)
+    await asyncio.wait_for(Admission(lambda: broker, lambda: THREE).passed(), WITHIN_S)
+    assert reason in caplog.text
+
+
 async def test_all_that_wait_share_the_questions() -> None:
     broker = ScriptedBroker(SLAVE, SLAVE, COPIED)
     made = Admission(lambda: broker, lambda: THREE)
