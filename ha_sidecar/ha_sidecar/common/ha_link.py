@@ -182,11 +182,13 @@ class HaLink:
         """Leave this master for good (see `SlaveMachine.part`); `on_end` tells when that is done.
 
         No ack leaves once this has returned. The link ends after `wait_s`, by default `PART_WAIT_S`, even if
-        the master has not noticed.
+        the master has not noticed; a repeated call does not make that longer.
         """
         with self._lock:
             if self._socket is None:
                 self._stopping.set()
+                return
+            if self.machine.state is SlaveState.PARTED:
                 return
             self._part_until_s = time.monotonic() + (PART_WAIT_S if wait_s is None else wait_s)
             with contextlib.suppress(OSError):  # a broken socket ends the link on its own thread

@@ -141,12 +141,12 @@ class Follower:
         finally:
             await self._end_link(HaLink.stop)
 
-    async def part(self, epoch: int, wait_s: float | None = None) -> bool:
+    async def part(self, epoch: int, wait_ms: int | None = None) -> bool:
         """Leave the master of this epoch, which is about to be replaced; it gets no ack after that.
 
         Args:
             epoch: of the master.
-            wait_s: for how long to wait until it has noticed; at most, and by default, `PARTED_WITHIN_S`.
+            wait_ms: for how long to wait until it has noticed; at most, and by default, `PARTED_WITHIN_S`.
 
         Returns:
             whether it is known to have noticed; a frozen one cannot have.
@@ -156,8 +156,8 @@ class Follower:
         link, ended = self.link, self._ended
         if link is None or ended is None or self._view.role.epoch != epoch:
             return True
-        within_s = PARTED_WITHIN_S if wait_s is None else min(wait_s, PARTED_WITHIN_S)
-        link.part(None if wait_s is None else within_s)
+        within_s = PARTED_WITHIN_S if wait_ms is None else min(wait_ms / 1000, PARTED_WITHIN_S)
+        link.part(None if wait_ms is None else within_s)
         try:
             async with asyncio.timeout(within_s):
                 end = await asyncio.shield(ended)

@@ -255,8 +255,6 @@ class LogReplica:
             _log.info("heartbeats %s", "stop: one broker and this replica" if alone else "go on")
             self._sends_heartbeats = not alone
 
-    # From the controllers.
-
     def _accept(self, connection: Connection) -> None:
         connection.on_request = self._on_request
 
@@ -289,9 +287,9 @@ class LogReplica:
     def _on_notice(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         notice = NotifyBrokerRoleChangedRequestHeader.from_ext(request.ext)
         check_notice(notice)
-        if not notice.master_broker_id and notice.master_epoch is not None and not request.is_oneway:
-            wait_s = None if notice.part_wait_ms is None else notice.part_wait_ms / 1000
-            task = asyncio.ensure_future(self._part(connection, request, notice.master_epoch, wait_s))
+        epoch, wait_ms = notice.master_epoch, notice.part_wait_ms
+        if not notice.master_broker_id and epoch is not None and not request.is_oneway:
+            task = asyncio.ensure_future(self._part(connection, request, epoch, wait_ms))
             self._partings.add(task)
             task.add_done_callback(self._partings.discard)
             return None
@@ -303,15 +301,13 @@ class LogReplica:
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
 
     async def _part(
-        self, connection: Connection, request: RemotingCommand, epoch: int, wait_s: float | None
+        self, connection: Connection, request: RemotingCommand, epoch: int, wait_ms: int | None
     ) -> None:
         """Leave a master that is about to be replaced, if the controllers confirm that, and then answer."""
         if not await self._watch.is_being_replaced(epoch):
-            remark: str | None = (
-                f"no majority of the controllers confirms that the master of epoch {epoch} is replaced"
-            )
+            remark: str | None = f"no majority of the controllers confirms that master epoch {epoch} ends"
         else:
-            noticed = self._follower is None or await self._follower.part(epoch, wait_s)
+            noticed = self._follower is None or await self._follower.part(epoch, wait_ms)
             remark = None if noticed else "the master is not known to have noticed"
             _log.info("parted from the master of epoch %d: %s", epoch, remark or "it has noticed")
         with contextlib.suppress(ChannelError):
@@ -339,8 +335,6 @@ class LogReplica:
 
     def _is_following(self) -> bool:
         return self._follower is not None and self._follower.link is not None
-
-    # From the log.
 
     def _on_synced(self, _: int, duration_s: float) -> None:
         if self._metrics is not None:

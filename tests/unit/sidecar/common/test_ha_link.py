@@ -214,6 +214,7 @@ def test_a_link_that_parts_waits_for_no_longer_than_it_is_told(
     master.reply(30, (1, 0))
     master.ack_of(0)
     link.part(0.02)
+    link.part()  # as a new role does
     end = notes.end()
     assert (end.reason, end.lingers) == ("Parted", True)
 
