@@ -111,8 +111,8 @@ bench-killed: .venv/.ready ## measure how long a killed broker of HEAPS="1Gi 4Gi
 	@$(PYTHON) tests/bench/bench_killed.py --runs $(RUNS) $(if $(HEAPS),--heaps $(HEAPS))
 
 bench-modes: ROUNDS = 3
-bench-modes: .venv/.ready ## measure what Async, Quorum, AllInSync and SYNC_FLUSH cost a Java client, in ROUNDS=3 turns
-	@$(PYTHON) tests/bench/bench_modes.py --rounds $(ROUNDS)
+bench-modes: .venv/.ready ## measure what Async, Quorum, AllInSync, SYNC_FLUSH and TLS cost a Java client, in ROUNDS=3 turns (ONLY="2 brokers")
+	@$(PYTHON) tests/bench/bench_modes.py --rounds $(ROUNDS) $(if $(ONLY),--only "$(ONLY)")
 
 bench-operator: .venv/.ready ## measure the operator with GROUPS="200" broker groups on a real API server without nodes (as root)
 	@$(PYTHON) tests/bench/bench_operator.py $(foreach groups,$(GROUPS),--groups $(groups))

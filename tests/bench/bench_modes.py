@@ -1,10 +1,11 @@
-"""What an acknowledgement costs: Async, Quorum, AllInSync and a synced disk, on real brokers, in turns.
+"""What an acknowledgement costs: Async, Quorum, AllInSync, a synced disk and TLS, on real brokers, in turns.
 
     make bench-modes ROUNDS=3, or python tests/bench/bench_modes.py [--seconds 10] [--threads 8]
 
 Each turn starts a group from nothing on loopback, with settings as the operator writes them. One Java client
 sends messages of 1 KB from some threads, each as fast as answers come. After a warm-up its ledger is measured
-for some seconds. Every round takes each mode once; a row is the medians of its rounds.
+for some seconds. Every round takes each mode once; a row is the medians of its rounds. In TLS all ports but
+the HA port refuse plain TCP.
 
 All processes share the machine: a slave's CPU is missing in the master. On machines of their own, copies cost
 less throughput and more time on the wire.
@@ -12,17 +13,22 @@ less throughput and more time on the wire.
 
 import argparse
 import asyncio
+import contextlib
 import os
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from controller_core.tls.dialling import ClientTls, dial_in_tls, trusting
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, Durability
+from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.group.children import durability_keys
+from rocketmq_operator.plan.tls.clients import ClientsStage, java_tls_options
+from testkit.processes.certificates import Authority, controllers_beside_plain
 from testkit.products.controllers import ControllerCluster
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings, Send
@@ -37,6 +43,7 @@ WAIT_S = 150.0
 TIMEOUT_MS = 15_000
 """Of heartbeats: a JVM that works as fast as it can is late with them."""
 NS_PER_MS = 1_000_000
+JAVA_OPTIONS = "JDK_JAVA_OPTIONS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,7 @@ class Mode:
     durability: Durability
     brokers: int
     flushes: bool = False
+    in_tls: bool = False
 
     @property
     def settings(self) -> Mapping[str, str]:
@@ -69,6 +77,8 @@ MODES = (
     Mode("Async, 2 brokers", Durability.ASYNC, 2),
     Mode("AllInSync, 2 brokers (double write)", Durability.ALL_IN_SYNC, 2),
     Mode("AllInSync, 2 brokers, SYNC_FLUSH", Durability.ALL_IN_SYNC, 2, flushes=True),
+    Mode("Async, 2 brokers, TLS", Durability.ASYNC, 2, in_tls=True),
+    Mode("AllInSync, 2 brokers, TLS", Durability.ALL_IN_SYNC, 2, in_tls=True),
     Mode("Async, 3 brokers", Durability.ASYNC, 3),
     Mode("Quorum, 2 of 3", Durability.QUORUM, 3),
     Mode("AllInSync, 3 brokers", Durability.ALL_IN_SYNC, 3),
@@ -95,11 +105,42 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """How the processes of a turn talk: further settings of controllers, and options of the client's JVM."""
+
+    controllers: Mapping[str, str] = field(default_factory=dict)
+    client: tuple[str, ...] = ()
+
+
+@contextlib.contextmanager
+def in_tls(directory: Path) -> Iterator[Wire]:
+    """Have Java processes that start meanwhile refuse plain TCP, and this process dial in TLS."""
+    authority = Authority(directory)
+    member = str(authority.member("member"))
+    options = java_tls_options(ClientsStage.ENFORCING).replace(names.TLS_PATH, member).strip()
+    os.environ[JAVA_OPTIONS] = options
+    dial_in_tls(ClientTls(trusting("tls", authority.trust).context))
+    try:
+        yield Wire(
+            controllers_beside_plain(authority),
+            ("-Dtls.client.authServer=true", f"-Dtls.client.trustCertPath={authority.trust}"),
+        )
+    finally:
+        dial_in_tls(None)
+        del os.environ[JAVA_OPTIONS]
+
+
 async def turn(mode: Mode, directory: Path, threads: int, seconds: float) -> Figures:
     """Start a group, load it, and return what its client saw."""
+    with in_tls(directory) if mode.in_tls else contextlib.nullcontext(Wire()) as wire:
+        return await _turn(mode, directory, threads, seconds, wire)
+
+
+async def _turn(mode: Mode, directory: Path, threads: int, seconds: float, wire: Wire) -> Figures:
     release = await jars()
     name_server = NameServer(release, directory / "ns")
-    controllers = ControllerCluster(directory / "controllers", 1)
+    controllers = ControllerCluster(directory / "controllers", 1, settings=wire.controllers)
     brokers = [
         JavaBroker(
             release,
@@ -110,7 +151,9 @@ async def turn(mode: Mode, directory: Path, threads: int, seconds: float) -> Fig
         )
         for number in range(mode.brokers)
     ]
-    load_settings = LoadSettings(threads=threads, payload_bytes=PAYLOAD_BYTES, poll_name_server_ms=1_000)
+    load_settings = LoadSettings(
+        threads=threads, payload_bytes=PAYLOAD_BYTES, poll_name_server_ms=1_000, jvm=wire.client
+    )
     load = LoadClient(release, name_server.address, TOPIC, directory / "load", load_settings)
     try:
         await asyncio.gather(controllers.start(), name_server.start())
