@@ -1,4 +1,4 @@
-"""What an acknowledgement costs: Async, Quorum, AllInSync, a synced disk and TLS, on real brokers, in turns.
+"""What an acknowledgement costs: Async, Quorum, AllInSync, a synced disk and TLS, on real brokers.
 
     make bench-modes ROUNDS=3, or python tests/bench/bench_modes.py [--seconds 10] [--threads 8]
 
@@ -106,7 +106,7 @@ def say(text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class WireOptions:
     """How the processes of a turn talk: further settings of controllers, and options of the client's JVM."""
 
     controllers: Mapping[str, str] = field(default_factory=dict)
@@ -114,15 +114,15 @@ class Wire:
 
 
 @contextlib.contextmanager
-def in_tls(directory: Path) -> Iterator[Wire]:
-    """Have Java processes that start meanwhile refuse plain TCP, and this process dial in TLS."""
+def in_tls(directory: Path) -> Iterator[WireOptions]:
+    """Have Java processes that start now refuse plain TCP, and this process dial in TLS."""
     authority = Authority(directory)
     member = str(authority.member("member"))
     options = java_tls_options(ClientsStage.ENFORCING).replace(names.TLS_PATH, member).strip()
     os.environ[JAVA_OPTIONS] = options
     dial_in_tls(ClientTls(trusting("tls", authority.trust).context))
     try:
-        yield Wire(
+        yield WireOptions(
             controllers_beside_plain(authority),
             ("-Dtls.client.authServer=true", f"-Dtls.client.trustCertPath={authority.trust}"),
         )
@@ -133,11 +133,11 @@ def in_tls(directory: Path) -> Iterator[Wire]:
 
 async def turn(mode: Mode, directory: Path, threads: int, seconds: float) -> Figures:
     """Start a group, load it, and return what its client saw."""
-    with in_tls(directory) if mode.in_tls else contextlib.nullcontext(Wire()) as wire:
+    with in_tls(directory) if mode.in_tls else contextlib.nullcontext(WireOptions()) as wire:
         return await _turn(mode, directory, threads, seconds, wire)
 
 
-async def _turn(mode: Mode, directory: Path, threads: int, seconds: float, wire: Wire) -> Figures:
+async def _turn(mode: Mode, directory: Path, threads: int, seconds: float, wire: WireOptions) -> Figures:
     release = await jars()
     name_server = NameServer(release, directory / "ns")
     controllers = ControllerCluster(directory / "controllers", 1, settings=wire.controllers)
