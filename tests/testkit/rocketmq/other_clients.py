@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -73,9 +74,17 @@ class GoLoad(LoadClient):
 class GrpcLoad(LoadClient):
     """The producer of RocketMQ's gRPC client for Java at a proxy; a context manager as `LoadClient`."""
 
-    def __init__(self, endpoints: str, topic: str, directory: Path, settings: LoadSettings) -> None:
+    def __init__(
+        self,
+        endpoints: str,
+        topic: str,
+        directory: Path,
+        settings: LoadSettings,
+        *,
+        entering: Sequence[str] = (),
+    ) -> None:
         """Describe it; of the settings, threads, rate and size count. The topic must exist."""
-        super().__init__(Path(), endpoints, topic, directory, settings)
+        super().__init__(Path(), endpoints, topic, directory, settings, entering=entering)
         self._home: Final = directory / "home"
         self._options: Final = [
             *("--endpoints", endpoints, "--topic", topic, "--ledger", str(self.ledger)),
