@@ -37,7 +37,7 @@ from pathlib import Path
 
 from testkit.kube import plain
 from testkit.kube.client_tls import IN_TLS, move_clients
-from testkit.kube.failover.agents import STARTING_S, node_agents
+from testkit.kube.failover.agents import node_agents, until_judged
 from testkit.kube.failover.faulting import (
     AGAIN,
     CLIENTS,
@@ -111,8 +111,7 @@ async def ours(
 
         async def measure(number: int) -> tuple[FaultCost, ...]:
             if arguments.agents and fault in {FREEZE, CUT}:
-                await group.until_at_home()
-                await asyncio.sleep(STARTING_S)
+                await until_judged(group)
             return await measured_by_clients(
                 *(group, image, name_server, fault, number),
                 placement=placement,

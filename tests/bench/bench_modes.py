@@ -25,12 +25,11 @@ from pathlib import Path
 
 from controller_core.tls.dialling import ClientTls, dial_in_tls, trusting
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, Durability
-from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.group.children import durability_keys
-from rocketmq_operator.plan.tls.clients import ClientsStage, java_tls_options
 from testkit.processes.certificates import Authority, controllers_beside_plain
 from testkit.products.controllers import ControllerCluster
 from testkit.rocketmq.jars import jars
+from testkit.rocketmq.java_tls import JAVA_OPTIONS, client_options, server_options
 from testkit.rocketmq.load import LoadClient, LoadSettings, Send
 from testkit.rocketmq.processes import QUICK_SETTINGS, BrokerPlace, JavaBroker, NameServer
 
@@ -43,7 +42,6 @@ WAIT_S = 150.0
 TIMEOUT_MS = 15_000
 """Of heartbeats: a JVM that works as fast as it can is late with them."""
 NS_PER_MS = 1_000_000
-JAVA_OPTIONS = "JDK_JAVA_OPTIONS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +115,10 @@ class WireOptions:
 def in_tls(directory: Path) -> Iterator[WireOptions]:
     """Have Java processes that start now refuse plain TCP, and this process dial in TLS."""
     authority = Authority(directory)
-    member = str(authority.member("member"))
-    options = java_tls_options(ClientsStage.ENFORCING).replace(names.TLS_PATH, member).strip()
-    os.environ[JAVA_OPTIONS] = options
+    os.environ[JAVA_OPTIONS] = server_options(authority.member("member"))
     dial_in_tls(ClientTls(trusting("tls", authority.trust).context))
     try:
-        yield WireOptions(
-            controllers_beside_plain(authority),
-            ("-Dtls.client.authServer=true", f"-Dtls.client.trustCertPath={authority.trust}"),
-        )
+        yield WireOptions(controllers_beside_plain(authority), client_options(authority))
     finally:
         dial_in_tls(None)
         del os.environ[JAVA_OPTIONS]

@@ -3,7 +3,6 @@
 The controllers take the node for lost at once, and the agents reset connections to it.
 """
 
-import asyncio
 import shutil
 import sys
 
@@ -11,7 +10,7 @@ import pytest
 
 from ha_sidecar.node_agent.flows import Visibility
 from testkit.kube import stack
-from testkit.kube.failover.agents import STARTING_S, agents_log, node_agents
+from testkit.kube.failover.agents import agents_log, node_agents, until_judged
 from testkit.kube.failover.faulting import CUT, FREEZE, measured
 from testkit.kube.release import ROCKETMQ_IMAGE, Release
 from testkit.nodes.kube_proxy import proxy_mode
@@ -48,8 +47,7 @@ async def _lose_nodes(release: Release, mode: ProxyMode) -> None:
     async with node_agents(cluster, "main/orders") as agents:
         first = 2 * PROXY_MODES.index(mode)
         for number, fault in enumerate((CUT, FREEZE), first):
-            await release.group.until_at_home()
-            await asyncio.sleep(STARTING_S)
+            await until_judged(release.group)
             cost = await measured(release.group, ROCKETMQ_IMAGE, "main-nameserver:9876", fault, number)
             sys.stdout.write(
                 f"{mode}, {fault}: {cost.gap_ms:.0f} ms, {cost.failed} failed, {cost.phases_ms}\n"

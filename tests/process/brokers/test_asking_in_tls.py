@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from controller_core.tls.dialling import dial_in_tls, dial_trusting
-from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.tls.clients import ClientsStage, java_tls_options
 from testkit.processes.certificates import Authority
 from testkit.rocketmq.group_without_controllers import MASTER, OldGroup
 from testkit.rocketmq.jars import jars
+from testkit.rocketmq.java_tls import JAVA_OPTIONS, server_options
 from testkit.rocketmq.processes import NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
@@ -21,8 +20,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     """Let all JVMs serve and dial in TLS only; give the files of a certificate."""
     authority = Authority(tmp_path)
     made = authority.member("broker")
-    options = java_tls_options(ClientsStage.ENFORCING).replace(names.TLS_PATH, str(made))
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", options.strip())
+    monkeypatch.setenv(JAVA_OPTIONS, server_options(made))
     dial_trusting("tls", authority.trust, plain_allowed=False)
     yield made
     dial_in_tls(None)

@@ -19,8 +19,7 @@ from controller_core.channel import connect
 from controller_core.remoting.codes import ResponseCode
 from controller_core.tls.dialling import ClientTls, dial_in_tls, trusting
 from ha_sidecar.address import host_port
-from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.tls.clients import ClientsStage, java_tls_options, sidecar_tls_keys
+from rocketmq_operator.plan.tls.clients import ClientsStage, sidecar_tls_keys
 from slo_pipeline.canary.requests import send_request
 from testkit.processes.certificates import Authority, controllers_beside_plain
 from testkit.processes.ports import free_port
@@ -28,6 +27,7 @@ from testkit.products.companion import BrokerCompanion
 from testkit.products.controllers import ControllerCluster
 from testkit.products.replica import LogReplicaProcess
 from testkit.rocketmq.jars import jars
+from testkit.rocketmq.java_tls import JAVA_OPTIONS, client_options, server_options
 from testkit.rocketmq.load import LoadClient, LoadSettings, longest_gap_since_s
 from testkit.rocketmq.processes import (
     QUICK_SETTINGS,
@@ -74,13 +74,12 @@ async def group(
 ) -> AsyncIterator[HeldGroup]:
     controller_settings: dict[str, str] = {}
     sidecar_settings: dict[str, str] = {}
-    client_options: tuple[str, ...] = ()
+    jvm: tuple[str, ...] = ()
     if request.param == "TLS":
         authority = Authority(tmp_path)
         directory = authority.member("member")
-        options = java_tls_options(ClientsStage.ENFORCING).replace(names.TLS_PATH, str(directory))
-        monkeypatch.setenv("JDK_JAVA_OPTIONS", options.strip())
-        client_options = ("-Dtls.client.authServer=true", f"-Dtls.client.trustCertPath={authority.trust}")
+        monkeypatch.setenv(JAVA_OPTIONS, server_options(directory))
+        jvm = client_options(authority)
         sidecar_settings = sidecar_tls_keys(ClientsStage.ENFORCING) | {"tls": str(directory)}
         controller_settings = controllers_beside_plain(authority)
         dial_in_tls(ClientTls(trusting("tls", authority.trust).context))
@@ -111,7 +110,7 @@ async def group(
         for one, guest_port in zip(brokers, guest_ports, strict=True)
     ]
     replica = LogReplicaProcess(tmp_path / "replica", "c", "g", addresses, sidecar_settings)
-    load_settings = LoadSettings(rate=SENDS_PER_S, poll_name_server_ms=300, jvm=client_options)
+    load_settings = LoadSettings(rate=SENDS_PER_S, poll_name_server_ms=300, jvm=jvm)
     load = LoadClient(jar_directory, name_server.address, "Held", tmp_path / "load", load_settings)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(dial_in_tls, None)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from ha_sidecar.address import host_port
-from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.tls.clients import ClientsStage, java_tls_options
+from rocketmq_operator.plan.tls.clients import ClientsStage
 from testkit.processes.certificates import Authority
 from testkit.rocketmq.jars import jars
+from testkit.rocketmq.java_tls import JAVA_OPTIONS, server_options
 from testkit.rocketmq.processes import BrokerPlace, JavaBroker, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
@@ -33,8 +33,7 @@ async def addresses(
 ) -> AsyncIterator[list[str]]:
     """The ports for clients of a broker and a name server with the operator's options."""
     directory = authority.member(MEMBER)
-    options = java_tls_options(request.param).replace(names.TLS_PATH, str(directory))
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", options.strip())
+    monkeypatch.setenv(JAVA_OPTIONS, server_options(directory, request.param))
     jar_directory = await jars("5.5.0")
     name_server = NameServer(jar_directory, tmp_path / "ns")
     place = BrokerPlace("c", "g", "g-0", tmp_path / "broker")

@@ -15,8 +15,7 @@ import pytest
 
 from controller_core.tls.dialling import ClientTls, dial_in_tls, trusting
 from ha_sidecar.address import host_port
-from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.tls.clients import ClientsStage, java_tls_options, sidecar_tls_keys
+from rocketmq_operator.plan.tls.clients import ClientsStage, sidecar_tls_keys
 from testkit.processes.certificates import Authority, controllers_beside_plain
 from testkit.processes.ports import free_port
 from testkit.processes.relay import Relay
@@ -24,6 +23,7 @@ from testkit.products.controllers import ControllerCluster
 from testkit.products.replica import LogReplicaProcess, log_prefix_equal
 from testkit.products.store_commands import printed_by, seed_command
 from testkit.rocketmq.jars import jars
+from testkit.rocketmq.java_tls import JAVA_OPTIONS, server_options
 from testkit.rocketmq.load import LoadClient, LoadSettings
 from testkit.rocketmq.processes import (
     QUICK_SETTINGS,
@@ -71,8 +71,7 @@ class EnforcedGroup:
 async def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[EnforcedGroup]:
     authority = Authority(tmp_path)
     directory = authority.member("member")
-    options = java_tls_options(ClientsStage.ENFORCING).replace(names.TLS_PATH, str(directory))
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", options.strip())
+    monkeypatch.setenv(JAVA_OPTIONS, server_options(directory))
     dial_in_tls(ClientTls(trusting("tls", authority.trust).context))
     controller_settings = controllers_beside_plain(authority)
     jar_directory = await jars("5.5.0")

@@ -1,14 +1,16 @@
 """Node agents on all nodes, by the commands that their page shows, and removed afterwards."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Final
 
+from testkit.kube.group import KubeGroup
 from testkit.kube.kubectl import Cluster, until
 from testkit.kube.release import as_shown, shown_commands, upgrade
 
 NAMESPACE: Final = "rocketmq-agents"
-STARTING_S: Final = 25.0
+_STARTING_S: Final = 25.0
 """After a start a broker is judged by its own timeout for 20 s, and an agent must have named it for 3 s."""
 _PAGE, _TITLE = "docs/operations/node_agent.md", "Switching it on"
 _COMPONENT: Final = "--selector=app.kubernetes.io/component=node-agent"
@@ -19,6 +21,12 @@ _DELETED_WITHIN_S: Final = 120.0
 async def agents_log(agents: Cluster) -> str:
     """Return what all agents logged so far."""
     return await agents.kubectl("logs", _COMPONENT, "--tail=-1", "--prefix")
+
+
+async def until_judged(group: KubeGroup) -> None:
+    """Wait until every broker is at home, and has run for long enough to be lost with its node."""
+    await group.until_at_home()
+    await asyncio.sleep(_STARTING_S)
 
 
 @contextlib.asynccontextmanager
