@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 
 PROGRAM = Path(testkit.__file__).parent / "java" / "HeaderFields.java"
 JAVA_TIMEOUT_S = 60.0
-OUR_OWN_FIELDS = {"replicaKind", "leaseMs", "masterHaTls"}
+OUR_OWN_FIELDS = {"replicaKind", "leaseMs", "masterHaTls", "partWaitMs"}
 OUR_OWN_FIELDS_OF = {("GetReplicaInfoRequestHeader", "clusterName")}
 OUR_OWN_HEADERS = {"SyncStateDataRequestHeader"}
 JAVA_NAMES = {
