@@ -10,9 +10,10 @@ its own controller beside, afterwards on the same cluster, with the same clients
 TRANSACTIONS=0 leaves the transactions out. After some, a thread of a 5.5.0 master uses a whole core without a
 pause (TransactionalOpBatchService, apache/rocketmq 10966), which on two cores makes each failover slower.
 
-CLIENT="inside outside" measures a client outside any pod beside the one in a pod, in the same runs. It runs
-in a network namespace of this machine that is not a node, and uses a listener of node ports. The listener's
-address leads to a node that is not harmed. It needs a cluster whose nodes are on this machine.
+CLIENT="inside outside grpc" measures clients outside any pod beside the one in a pod, in the same runs. They
+run in a network namespace of this machine that is not a node, and use a listener of node ports, "grpc"
+through its proxy. The listener's address and the proxy are at a node that is not harmed. It needs a cluster
+whose nodes are on this machine.
 
 AGENTS=1 runs node agents, for every fault. Before a node is harmed its broker has run for long enough to be
 judged by its agent.
@@ -44,6 +45,7 @@ from testkit.kube.failover.faulting import (
     CUT,
     FAULTS,
     FREEZE,
+    GRPC,
     INSIDE,
     LOAD,
     OUTSIDE,
@@ -53,7 +55,7 @@ from testkit.kube.failover.faulting import (
     measured_by_clients,
     measured_plain,
 )
-from testkit.kube.failover.placement import PLACEMENTS
+from testkit.kube.failover.placement import LOG_REPLICA_LABELS, PLACEMENTS
 from testkit.kube.group import KubeGroup
 from testkit.kube.kubectl import Cluster, KubeError
 from testkit.kube.outside.listening import OutsideClients, outside_clients
@@ -116,8 +118,8 @@ async def ours(
                 *(group, image, name_server, fault, number),
                 placement=placement,
                 settings=load_settings(arguments),
+                clients=arguments.clients,
                 outside=outside,
-                is_inside=INSIDE in arguments.clients,
                 transactions=arguments.transactions,
             )
 
@@ -130,9 +132,10 @@ async def ours(
             if arguments.agents:
                 await stack.enter_async_context(node_agents(cluster, f"main/{group.name}"))
             outside = None
-            if OUTSIDE in arguments.clients:
+            if {OUTSIDE, GRPC} & set(arguments.clients):
                 scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-                outside = await stack.enter_async_context(outside_clients(cluster, scratch))
+                beside = LOG_REPLICA_LABELS if GRPC in arguments.clients else None
+                outside = await stack.enter_async_context(outside_clients(cluster, scratch, beside))
             cases = {fault: one(fault, "", outside) for fault in faults}
             for placement in arguments.placements:
                 cases |= {

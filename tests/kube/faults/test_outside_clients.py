@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from testkit.kube import stack
-from testkit.kube.failover.faulting import DELETE, KILL, OUTSIDE, FaultCost, measured_by_clients
+from testkit.kube.failover.faulting import DELETE, INSIDE, KILL, OUTSIDE, FaultCost, measured_by_clients
 from testkit.kube.failover.placement import nodes_of_pods
 from testkit.kube.kubectl import Json
 from testkit.kube.outside.listening import (
@@ -54,9 +54,11 @@ async def test_a_client_outside_fails_over_as_one_in_a_pod_does(
 ) -> None:
     for fault in (KILL, DELETE):
         costs = await measured_by_clients(
-            *(release.group, ROCKETMQ_IMAGE, "main-nameserver:9876", fault, 100 + next(RUNS)), outside=outside
+            *(release.group, ROCKETMQ_IMAGE, "main-nameserver:9876", fault, 100 + next(RUNS)),
+            clients=(INSIDE, OUTSIDE),
+            outside=outside,
         )
-        assert [cost.client for cost in costs] == ["inside", OUTSIDE]
+        assert [cost.client for cost in costs] == [INSIDE, OUTSIDE]
         for cost in costs:
             _assert_cheap(cost)
 

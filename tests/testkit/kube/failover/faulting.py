@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
@@ -19,6 +19,7 @@ from testkit.kube.failover.placement import lost_with, nodes_of_pods, place
 from testkit.kube.group import GroupView, KubeGroup
 from testkit.kube.kubectl import Cluster
 from testkit.kube.outside.listening import OutsideClients
+from testkit.kube.outside.outside_load import OutsideLoad
 from testkit.kube.plain import NAME_SERVER, PlainGroup
 from testkit.kube.pods.consumer_pod import ConsumerPod
 from testkit.kube.pods.load_pod import LoadPod
@@ -40,7 +41,9 @@ INSIDE: Final = "inside"
 """A client in a pod."""
 OUTSIDE: Final = "outside"
 """A client outside any pod, which uses a listener of node ports."""
-CLIENTS: Final = (INSIDE, OUTSIDE)
+GRPC: Final = "grpc"
+"""A gRPC client outside, which uses a proxy of that listener."""
+CLIENTS: Final = (INSIDE, OUTSIDE, GRPC)
 NODE_FAULT_S: Final = 12.0
 """How long a node stays harmed: longer than any failover, shorter than an eviction."""
 PLAIN_NODE_FAULT_S: Final = 30.0
@@ -121,13 +124,13 @@ async def measured_by_clients(
     *,
     placement: str = "",
     settings: LoadSettings = LOAD,
+    clients: Collection[str] = (INSIDE,),
     outside: OutsideClients | None = None,
-    is_inside: bool = True,
     transactions: bool = True,
 ) -> tuple[FaultCost, ...]:
     """Do one fault to a whole group, addressed with its members, and wait until it is whole again.
 
-    Return the cost to each client, inside first.
+    Return the cost to each client, in the order of `CLIENTS`.
 
     Args:
         group: the group.
@@ -137,8 +140,8 @@ async def measured_by_clients(
         number: of the run, for the names of its pods and topic.
         placement: the part that runs on the master's node; empty for any.
         settings: of each producer.
-        outside: where a client outside runs; None without one.
-        is_inside: whether clients run in pods.
+        clients: which of `CLIENTS` run.
+        outside: where those outside run; None without any.
         transactions: whether the pod with consumers commits transactions, too.
 
     Raises:
@@ -153,18 +156,22 @@ async def measured_by_clients(
     beside = await lost_with(group, before.master) if fault in {FREEZE, CUT} else ()
     name = f"load-{fault}-{number}"
     loads: dict[str, AbstractAsyncContextManager[_Clients]] = {}
-    if is_inside:
+    if INSIDE in clients:
         loads[INSIDE] = _client(
             *(group.cluster, image, name_server, name, elsewhere, settings), transactions=transactions
         )
     if outside is not None:
-        loads[OUTSIDE] = _outside(outside, name, elsewhere, settings)
-    async with _all(loads) as clients:
+        outside.lead_to(elsewhere)
+        if OUTSIDE in clients:
+            loads[OUTSIDE] = _outside(outside.load(f"{name}-outside", settings))
+        if GRPC in clients:
+            loads[GRPC] = _outside(outside.grpc_load(f"{name}-grpc", settings))
+    async with _all(loads) as running:
         if fault == AGAIN:
             await asyncio.sleep(BEFORE_S)
             first, before = await group.succeeded(before)
         after, fault_ns, held = await _done(group, before, fault, nodes[before.master])
-        found = await _accounts(clients, fault, group.until_whole, fault_ns)
+        found = await _accounts(running, fault, group.until_whole, fault_ns)
     if fault == AGAIN:
         await _renew(group.cluster, first.master)
     return tuple(
@@ -269,13 +276,10 @@ async def _all(loads: dict[str, AbstractAsyncContextManager[_Clients]]) -> Async
 
 
 @contextlib.asynccontextmanager
-async def _outside(
-    outside: OutsideClients, name: str, node: str, settings: LoadSettings
-) -> AsyncIterator[_Clients]:
-    """Run the load outside, on a topic of its own, led to a node."""
-    outside.lead_to(node)
-    async with outside.load(f"{name}-outside", settings) as load:
-        yield _Clients(load, None)
+async def _outside(load: AbstractAsyncContextManager[OutsideLoad]) -> AsyncIterator[_Clients]:
+    """Run a load outside."""
+    async with load as running:
+        yield _Clients(running, None)
 
 
 @contextlib.asynccontextmanager

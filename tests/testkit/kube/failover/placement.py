@@ -20,6 +20,8 @@ CONTROLLERS: Final = "controllers"
 OPERATOR: Final = "operator"
 DNS: Final = "dns"
 LOG_REPLICA: Final = "log-replica"
+LOG_REPLICA_LABELS: Final = {"app.kubernetes.io/component": LOG_REPLICA}
+"""Of the pods of log replicas."""
 NAME_SERVER: Final = "name-server"
 PLACEMENTS: Final = (CONTROLLERS, OPERATOR, LOG_REPLICA, NAME_SERVER, DNS)
 SYSTEM: Final = "kube-system"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from testkit.kube.kubectl import Cluster, Json, KubeError, until
-from testkit.kube.outside.outside_load import OutsideLoad
+from testkit.kube.outside.outside_load import OutsideGrpcLoad, OutsideLoad
 from testkit.nodes.outside_network import VIRTUAL, OutsideNetwork, lacking, outside_network
 from testkit.rocketmq.load import LoadSettings
 
@@ -19,6 +19,7 @@ READY_WITHIN_S: Final = 180.0
 KNOWN_WITHIN_S: Final = 180.0
 """The kubelet brings new addresses to a route front within about a minute."""
 GONE_WITHIN_S: Final = 120.0
+PROXIES_WITHIN_S: Final = 180.0
 _CLUSTER: Final = "main"
 _HTTP_PORT: Final = 9883
 _ADDRESSES: Final = "rmqha_route_front_addresses"
@@ -136,12 +137,14 @@ class OutsideClients:
     Attributes:
         network: where they run.
         name_server: the route front of their listener.
+        endpoints: the proxies of the listener; empty without any.
         nodes: address by name of each node.
         directory: for their files.
     """
 
     network: OutsideNetwork
     name_server: str
+    endpoints: str
     nodes: dict[str, str]
     directory: Path
 
@@ -152,14 +155,32 @@ class OutsideClients:
     @contextlib.asynccontextmanager
     async def load(self, topic: str, settings: LoadSettings) -> AsyncIterator[OutsideLoad]:
         """Send from outside for as long as the context lasts."""
-        # Another run may have a topic of this name, and a ledger only grows.
-        directory = Path(tempfile.mkdtemp(dir=self.directory, prefix=topic))
-        load = OutsideLoad(self.network, self.name_server, topic, directory)
-        try:
-            await load.start(settings)
+        async with _running(
+            OutsideLoad(self.network, self.name_server, topic, self._fresh(topic)), settings
+        ) as load:
             yield load
-        finally:
-            await load.remove()
+
+    @contextlib.asynccontextmanager
+    async def grpc_load(self, topic: str, settings: LoadSettings) -> AsyncIterator[OutsideLoad]:
+        """Do the same through the proxies, which the listener must have."""
+        async with _running(
+            OutsideGrpcLoad(self.network, self.name_server, self.endpoints, topic, self._fresh(topic)),
+            settings,
+        ) as load:
+            yield load
+
+    def _fresh(self, topic: str) -> Path:
+        """Make a folder: another run may have a topic of this name, and a ledger only grows."""
+        return Path(tempfile.mkdtemp(dir=self.directory, prefix=topic))
+
+
+@contextlib.asynccontextmanager
+async def _running(load: OutsideLoad, settings: LoadSettings) -> AsyncIterator[OutsideLoad]:
+    try:
+        await load.start(settings)
+        yield load
+    finally:
+        await load.remove()
 
 
 async def node_addresses(cluster: Cluster) -> dict[str, str]:
@@ -173,8 +194,16 @@ async def node_addresses(cluster: Cluster) -> dict[str, str]:
 
 
 @contextlib.asynccontextmanager
-async def outside_clients(cluster: Cluster, directory: Path) -> AsyncIterator[OutsideClients]:
+async def outside_clients(
+    cluster: Cluster, directory: Path, beside: Json | None = None
+) -> AsyncIterator[OutsideClients]:
     """Add a listener of node ports, and the network from which clients use it; remove both afterwards.
+
+    Args:
+        cluster: where the RocketMQCluster is.
+        directory: for the clients' files.
+        beside: labels of pods. On one of their nodes a proxy runs, which the listener serves too; None for no
+            proxy.
 
     Raises:
         KubeError: this machine cannot have the network, or the listener does not serve.
@@ -182,10 +211,29 @@ async def outside_clients(cluster: Cluster, directory: Path) -> AsyncIterator[Ou
     if why := lacking():
         raise KubeError(f"no client outside: {why}")
     nodes, listeners = await node_addresses(cluster), KubeListeners(cluster)
-    with outside_network(next(iter(nodes.values()))) as network:
-        await listeners.add({"name": LISTENER, "type": "NodePort", "advertisedHost": VIRTUAL})
-        try:
-            name_server = await listeners.until_serving(LISTENER)
-            yield OutsideClients(network, name_server, nodes, directory)
-        finally:
-            await listeners.remove(LISTENER)
+    listener: Json = {"name": LISTENER, "type": "NodePort", "advertisedHost": VIRTUAL}
+    async with contextlib.AsyncExitStack() as stack:
+        network = stack.enter_context(outside_network(next(iter(nodes.values()))))
+        if beside is not None:
+            await stack.enter_async_context(_proxy(cluster, beside))
+            listener["protocols"] = ["Remoting", "GRPC"]
+        await listeners.add(listener)
+        stack.push_async_callback(listeners.remove, LISTENER)
+        name_server = await listeners.until_serving(LISTENER)
+        endpoints = (await listeners.status(LISTENER)).get("grpcAddress", "")
+        yield OutsideClients(network, name_server, endpoints, nodes, directory)
+
+
+@contextlib.asynccontextmanager
+async def _proxy(cluster: Cluster, beside: Json) -> AsyncIterator[None]:
+    """Give the RocketMQCluster one proxy on a node of pods with these labels; take it away afterwards."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": beside}}
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    proxy = {"mode": "Cluster", "replicas": 1, "pod": {"affinity": near}}
+    await cluster.patch_spec(f"rmqc/{_CLUSTER}", {"proxy": proxy})
+    try:
+        ready = ("--for=condition=ProxyReady", f"--timeout={PROXIES_WITHIN_S:.0f}s")
+        await cluster.kubectl("wait", f"rmqc/{_CLUSTER}", *ready, timeout_s=PROXIES_WITHIN_S + 10.0)
+        yield
+    finally:
+        await cluster.patch_spec(f"rmqc/{_CLUSTER}", {"proxy": None})

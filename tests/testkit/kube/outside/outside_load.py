@@ -1,6 +1,6 @@
-"""The Java producer outside any pod, as a process in the network of `testkit.nodes.outside_network`.
+"""Java producers outside any pod, as processes in the network of `testkit.nodes.outside_network`.
 
-It has the JVM settings of the one in a pod (`testkit.kube.pods.load_pod`), and answers the same questions.
+They have the JVM settings of the one in a pod (`testkit.kube.pods.load_pod`), and answer the same questions.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from testkit.nodes.outside_network import OutsideNetwork
 from testkit.processes.process import ProcessFailedError
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings, LoadStats, ReadBackResult, Send, read_back
+from testkit.rocketmq.other_clients import GrpcLoad
 
 JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 STARTED_WITHIN_S: Final = 120.0
@@ -21,7 +22,7 @@ _READ_WITHIN_S: Final = 90.0
 
 
 class OutsideLoad:
-    """One producer outside."""
+    """One producer outside; this one speaks remoting."""
 
     def __init__(self, network: OutsideNetwork, name_server: str, topic: str, directory: Path) -> None:
         """Take where it runs, its route front, a topic of its own, and a folder for its files."""
@@ -37,21 +38,21 @@ class OutsideLoad:
         Raises:
             KubeError: it ended, or nothing was acknowledged in time.
         """
-        self._client = LoadClient(
-            await jars(),
-            self._name_server,
-            self._topic,
-            self._directory,
-            LoadSettings(threads=settings.threads, rate=settings.rate, jvm=JVM),
-            entering=self._network.entering,
-        )
-        await _as_of_the_cluster(self._client.start)
-        started = self._client
+        started = await self._made(LoadSettings(threads=settings.threads, rate=settings.rate, jvm=JVM))
+        self._client = started
+        await _as_of_the_cluster(started.start)
 
         async def sends() -> None:
             await started.wait_for_acknowledged(STARTED_SENDS, STARTED_WITHIN_S)
 
         await _as_of_the_cluster(sends)
+
+    async def _made(self, settings: LoadSettings) -> LoadClient:
+        """Return the program, not started."""
+        return LoadClient(
+            *(await jars(), self._name_server, self._topic, self._directory, settings),
+            entering=self._network.entering,
+        )
 
     async def sends(self) -> list[Send]:
         """Return what the ledger holds now."""
@@ -93,6 +94,31 @@ class OutsideLoad:
         """End the producer, whatever happened."""
         if self._client is not None:
             await self._client.process.stop()
+
+
+class OutsideGrpcLoad(OutsideLoad):
+    """One producer outside that speaks gRPC with the proxies of a listener."""
+
+    def __init__(
+        self, network: OutsideNetwork, name_server: str, endpoints: str, topic: str, directory: Path
+    ) -> None:
+        """Take what an `OutsideLoad` takes, and the address of the proxies."""
+        super().__init__(network, name_server, topic, directory)
+        self._endpoints: Final = endpoints
+
+    async def start(self, settings: LoadSettings) -> None:
+        """Make the topic, which a proxy cannot, by a remoting client; then start as an `OutsideLoad` does."""
+        first = OutsideLoad(self._network, self._name_server, self._topic, self._directory / "first")
+        try:
+            await first.start(settings)
+        finally:
+            await first.remove()
+        await super().start(settings)
+
+    async def _made(self, settings: LoadSettings) -> LoadClient:
+        return GrpcLoad(
+            *(self._endpoints, self._topic, self._directory, settings), entering=self._network.entering
+        )
 
 
 async def _as_of_the_cluster(start: Callable[[], Awaitable[None]]) -> None:
