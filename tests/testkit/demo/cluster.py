@@ -99,7 +99,7 @@ class DemoCluster:
     def _replica(self) -> LogReplicaProcess:
         settings = {
             "mapped-file-bytes": str(_MAPPED_FILE_BYTES),
-            "heartbeat-interval-ms": "300",
+            "heartbeat-interval-ms": "200",
             "heartbeat-timeout-ms": "3000",
         }
         addresses = self.controllers.remoting_addresses

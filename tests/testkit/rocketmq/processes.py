@@ -54,7 +54,7 @@ ZERO_LOSS_SETTINGS: Mapping[str, str] = {
 """Broker settings under which an acknowledgement means two copies in the SyncStateSet."""
 
 QUICK_SETTINGS: Mapping[str, str] = {
-    "brokerHeartbeatInterval": "300",
+    "brokerHeartbeatInterval": "200",
     "controllerHeartBeatTimeoutMills": "3000",
     "sendHeartbeatTimeoutMillis": "1000",
     "syncBrokerMetadataPeriod": "1000",

@@ -27,7 +27,7 @@ class FailoverTiming(SpecModel):
         ),
     )
 
-    heartbeat_interval_ms: Annotated[int, Field(ge=100, le=10_000)] = 300
+    heartbeat_interval_ms: Annotated[int, Field(ge=100, le=10_000)] = 200
     """Between two heartbeats to each controller, in milliseconds."""
     heartbeat_timeout_ms: Annotated[int, Field(ge=500, le=60_000)] = 1_500
     """Silence after which the controllers declare a master dead, in milliseconds. A shorter time fails over
