@@ -229,7 +229,7 @@ MUTANTS = (
     Mutant(
         "a member whose agent is silent is lost with its node",
         "groups/liveness/node_agents.py",
-        "        if self._silence_ms(entry.last_beat_ms, now_ms) <= pace.patience_ms(timeout_ms) - early_ms:",
+        "        if self._silence_ms(entry.last_beat_ms, now_ms) <= patience_ms:",
         "        if False:",
         test="tests/unit/groups/liveness/test_node_agents.py",
     ),
@@ -271,7 +271,7 @@ MUTANTS = (
     Mutant(
         "heartbeats that are rare count as silence",
         "groups/liveness/node_agents.py",
-        "return max(timeout_ms, 2 * self.longest_ms)",
+        "return max(timeout_ms, pauses * self.longest_ms)",
         "return timeout_ms",
         test="tests/unit/groups/liveness/test_node_agents.py",
     ),

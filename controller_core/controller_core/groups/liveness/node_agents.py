@@ -18,9 +18,11 @@ lost, and the controllers need not wait for the longer time that the broker anno
 of an agent can only shorten the wait, only for members that it named, and only if all agents that
 name them are silent.
 
-*Patience* is `timeout_ms`, or twice the longest pause between two heartbeats of that sender in the last
-`PACE_WINDOW_MS` to twice that, if this is longer. A broker that sends a heartbeat per second, one with long
-collections and a starved node are therefore judged later.
+*Patience* is `timeout_ms`, or the longest pause between two heartbeats of that sender in the last
+`PACE_WINDOW_MS` to twice that, times `AGENT_PAUSES` or `MEMBER_PAUSES`, if this is longer. A broker that
+sends a heartbeat per second, one with long collections and a starved node are therefore judged later. An
+agent has more patience than a member: a starved node delays both, and a member that pauses alone has a
+witness.
 
 *Reliable* is an agent that has named the member for `TRUST_MS`. An agent loses that, and must name its
 members for `TRUST_MS` again, when a member that it named is heard while the agent itself is silent for
@@ -56,6 +58,8 @@ TRUST_MS: Final = 3_000
 DOUBT_MS: Final = 250
 """After how much silence of an agent a heartbeat of a member shows that the agent alone is silent."""
 PACE_WINDOW_MS: Final = 30_000
+AGENT_PAUSES: Final = 2.0
+MEMBER_PAUSES: Final = 1.5
 LATE_MS_MAX: Final = 150
 """The longest pause between two calls after which this controller was not stopped."""
 FORGET_MS: Final = 60_000
@@ -99,9 +103,9 @@ class Pace:
         """The longest pause lately; 0 before the second heartbeat."""
         return max(self._longest_ms, self._older_ms)
 
-    def patience_ms(self, timeout_ms: int) -> int:
-        """Return how long the sender may be silent."""
-        return max(timeout_ms, 2 * self.longest_ms)
+    def patience_ms(self, timeout_ms: int, pauses: float) -> float:
+        """Return how long the sender may be silent: `timeout_ms`, or so many of its longest pauses."""
+        return max(timeout_ms, pauses * self.longest_ms)
 
 
 class _Agent:
@@ -220,7 +224,8 @@ class NodeAgents:
         pace = self._paces.get(key)
         if pace is None or not pace.longest_ms or now_ms < entry.starting_until_ms:
             return Verdict.UNKNOWN
-        if self._silence_ms(entry.last_beat_ms, now_ms) <= pace.patience_ms(timeout_ms) - early_ms:
+        patience_ms = pace.patience_ms(timeout_ms, MEMBER_PAUSES) - early_ms
+        if self._silence_ms(entry.last_beat_ms, now_ms) <= patience_ms:
             return Verdict.HEARD
         is_witnessed = any(agent.is_reliable(key) for agent in naming.values())
         return Verdict.LOST if is_witnessed else Verdict.UNKNOWN
@@ -229,7 +234,7 @@ class NodeAgents:
         return now_ms - max(last_ms, self._awake_since_ms)
 
     def _is_silent(self, pace: Pace, now_ms: int, timeout_ms: int, early_ms: int = 0) -> bool:
-        return self._silence_ms(pace.last_ms, now_ms) > pace.patience_ms(timeout_ms) - early_ms
+        return self._silence_ms(pace.last_ms, now_ms) > pace.patience_ms(timeout_ms, AGENT_PAUSES) - early_ms
 
     def _unname(self, channel_id: int, key: ReplicaKey) -> None:
         naming = self._naming[key]
