@@ -2,8 +2,8 @@
 
     event streams          an election that a majority of the controllers tells
     the controllers        asked (1006) where each member's process is, every `poll_interval_ms`; at each
-                           election; and again before each batch of resets
-    this node's flows      listed every `PASS_S` for `act_ms` after a replacement, on a thread of their own
+                           election; and again before each batch of resets but those of the first look
+    this node's flows      looked at every `PASS_S` for `act_ms` after a replacement, on a thread of their own
     heartbeats             tell the controllers which members live on this node (`witness`)
 
 It keeps nothing on disk and needs nothing of Kubernetes: whether an address leads elsewhere from this node,
@@ -19,6 +19,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
@@ -42,6 +43,8 @@ from ha_sidecar.node_agent.witness import NodeWitness
 
 PASS_S: Final = 0.02
 PASS_LATER_S: Final = 0.2
+LIST_S: Final = 0.2
+"""Between two lists of this node's connections, which cost more than a look where an address leads."""
 HURRY_S: Final = 4.0
 """How long passes follow each other fast: longer than an address takes to move."""
 JUDGE_S: Final = 3.0
@@ -61,11 +64,32 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class Watch:
+    """What the agent knows while it resets the connections of one replaced master.
+
+    Attributes:
+        election: how the master was replaced.
+        replaced: the verdict of the controllers.
+        is_judged: whether they gave it just now.
+        choice: which connections were tried.
+        flows: the connections to the hosts of the master when they were listed.
+        listed_s: when they were, on the monotonic clock.
+    """
+
+    election: Election
+    replaced: Replaced
+    choice: FlowChoice
+    is_judged: bool = True
+    flows: list[Flow] = field(default_factory=list)
+    listed_s: float = float("-inf")
+
+
 class FlowTable(Protocol):
     """What the agent needs of a node's connections; see `resetting.NodeFlows`."""
 
-    def flows_to(self, host: str) -> list[Flow]:
-        """Return the connections that dialled an address."""
+    def flows_to(self, hosts: Collection[str]) -> list[Flow]:
+        """Return the connections that dialled one of some addresses."""
         ...
 
     def leads_to(self, address: HostPort) -> str | None:
@@ -213,9 +237,9 @@ class NodeAgent:
             verdict.announced,
             verdict.process,
         )
-        choice = FlowChoice(verdict, self._config.ha_ports)
+        watch = Watch(election, verdict, FlowChoice(verdict, self._config.ha_ports))
         while (passed_s := _now_s() - heard_s) < self._config.act_ms / 1000:
-            if not await self._pass(election, verdict, choice, heard_s):
+            if not await self._pass(watch, heard_s):
                 return
             await asyncio.sleep(PASS_S if passed_s < HURRY_S else PASS_LATER_S)
 
@@ -241,22 +265,18 @@ class NodeAgent:
             return None
         return Refusal.STALE if view is None else judge(election, view, self._book)
 
-    async def _pass(self, election: Election, replaced: Replaced, choice: FlowChoice, heard_s: float) -> bool:
+    async def _pass(self, watch: Watch, heard_s: float) -> bool:
         """Look at this node's flows once, and reset those that are due; return whether to go on."""
+        replaced, is_judged = watch.replaced, watch.is_judged
+        watch.is_judged = False
         try:
-            chosen = await self._on_thread(partial(self._choose, replaced, choice))
+            chosen = await self._on_thread(partial(self._choose, watch))
             if not chosen:
                 return True
-            verdict = await self._verdict(election)
-            if verdict != replaced:
-                if isinstance(verdict, Refusal):
-                    self.metrics.count_refusal(verdict)
-                    _log.info(
-                        "group %s, epoch %d: no more resets: %s", replaced.group, replaced.epoch, verdict
-                    )
-                return not isinstance(verdict, Refusal)
+            if not is_judged and (verdict := await self._verdict(watch.election)) != replaced:
+                return self._goes_on(replaced, verdict)
             for kind, flows in chosen.items():
-                choice.note_tried(flows, time.monotonic())
+                watch.choice.note_tried(flows, time.monotonic())
                 counts = await self._on_thread(partial(self._flows.reset, kind, flows))
                 self._note(replaced, kind, counts, _now_s() - heard_s)
         except OSError as error:
@@ -265,15 +285,33 @@ class NodeAgent:
             await asyncio.sleep(PASS_LATER_S)
         return True
 
-    def _choose(self, replaced: Replaced, choice: FlowChoice) -> Mapping[FlowKind, tuple[Flow, ...]]:
-        hosts = replaced.movable | {replaced.process[0]}
-        flows = [flow for host in sorted(hosts) for flow in self._flows.flows_to(host)]
+    def _goes_on(self, replaced: Replaced, verdict: Replaced | Refusal | None) -> bool:
+        """Note that the controllers no longer give a verdict; return whether they may give it again."""
+        if not isinstance(verdict, Refusal):
+            return True
+        self.metrics.count_refusal(verdict)
+        _log.info("group %s, epoch %d: no more resets: %s", replaced.group, replaced.epoch, verdict)
+        return False
+
+    def _choose(self, watch: Watch) -> Mapping[FlowKind, tuple[Flow, ...]]:
+        began_s = time.monotonic()
+        if began_s - watch.listed_s >= LIST_S:
+            self._list(watch)
         leads: dict[HostPort, str] = {}
-        for address in choice.addresses_to_probe(flows):
+        for address in watch.choice.addresses_to_probe(watch.flows):
             host = self._flows.leads_to(address)
             if host is not None:
                 leads[address] = host
-        return choice.choose(flows, leads, time.monotonic())
+        chosen = watch.choice.choose(watch.flows, leads, time.monotonic())
+        if FlowKind.CLIENT in chosen and watch.listed_s < began_s:
+            # Since the list was made clients may have dialled the address where it led before.
+            self._list(watch)
+            chosen = watch.choice.choose(watch.flows, leads, time.monotonic())
+        return chosen
+
+    def _list(self, watch: Watch) -> None:
+        watch.listed_s = time.monotonic()
+        watch.flows = self._flows.flows_to(watch.replaced.movable | {watch.replaced.process[0]})
 
     def _note(self, replaced: Replaced, kind: FlowKind, counts: ResetCounts, after_s: float) -> None:
         self.metrics.count_resets(kind, counts, after_s)

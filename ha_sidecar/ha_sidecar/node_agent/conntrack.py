@@ -1,7 +1,9 @@
 """The node's connections as the kernel's conntrack knows them: list, look up, forget.
 
-Linux translates the address of a Service once for each connection, and conntrack keeps the result. The kernel
-filters the list by the dialled address (IPv4), so a large table costs little here.
+Linux translates the address of a Service once for each connection, and conntrack keeps the result. For one
+list the kernel walks all buckets of its table: about 13 ms for 262,144 of them. So a small table is listed
+once for all addresses. A large one is listed once for each: the kernel filters by the dialled address (IPv4),
+so that few entries come here.
 
 Some nodes have a kernel without conntrack, or translate addresses elsewhere (eBPF). There `leads_to` does not
 find its own connection.
@@ -11,6 +13,8 @@ import contextlib
 import errno
 import socket
 import struct
+from collections.abc import Collection
+from pathlib import Path
 from typing import Any, Final
 
 from pyroute2.netlink import NETLINK_NETFILTER, NLM_F_ACK, NLM_F_DUMP
@@ -32,6 +36,9 @@ ESTABLISHED: Final = 3
 DIALLING: Final = 1
 _STATES: Final = frozenset({DIALLING, ESTABLISHED})
 """TCP_CONNTRACK_SYN_SENT, TCP_CONNTRACK_ESTABLISHED."""
+SMALL_TABLE: Final = 2_000
+"""Entries of all that this process looks through for less than a second list would cost the kernel."""
+_COUNT: Final = Path("/proc/sys/net/netfilter/nf_conntrack_count")
 _IN_PROGRESS: Final = frozenset({0, errno.EINPROGRESS})
 _SUBSYSTEM: Final = NFNL_SUBSYS_CTNETLINK << 8
 _CLOSE_AT_ONCE: Final = struct.pack("ii", 1, 0)
@@ -48,27 +55,37 @@ class Conntrack:
         """Close the socket."""
         self._kernel.close()
 
-    def flows_to(self, host: str) -> list[Flow]:
-        """Return the open TCP connections that dialled an address, and those that still dial it.
+    def flows_to(self, hosts: Collection[str]) -> list[Flow]:
+        """Return the open TCP connections that dialled one of some addresses, and those that still dial it.
 
         Raises:
             OSError: the kernel refuses, for instance because it lacks conntrack.
         """
-        family = _family(host)
-        # Why not in IPv6: the kernel's filter (6.18) leaves out the addresses that are equal.
-        filtered = host if family is socket.AF_INET else None
-        wanted = NFCTAttrTuple(family=family, daddr=filtered, proto=TCP)
+        found = []
+        for family in sorted({_family(host) for host in hosts}):
+            those = sorted({host for host in hosts if _family(host) is family})
+            # Why not in IPv6: the kernel's filter (6.18) leaves out the addresses that are equal.
+            is_filtered = family is socket.AF_INET and (len(those) == 1 or not _is_small())
+            lists = [(host,) for host in those] if is_filtered else [tuple(those)]
+            for some in lists:
+                found += self._listed(family, some, some[0] if is_filtered else None)
+        return found
+
+    def _listed(self, family: socket.AddressFamily, hosts: Collection[str], only: str | None) -> list[Flow]:
+        """List the table once, filtered by the kernel if an address is given."""
+        wanted = NFCTAttrTuple(family=family, daddr=only, proto=TCP)
         wanted.attrs()
         flags = {"attrs": [["CTA_FILTER_ORIG_FLAGS", wanted.flags]]}
         request = nfct_msg.create_from(tuple_orig=wanted, filter=flags)
         request["nfgen_family"] = family
-        packed = socket.inet_pton(family, host)
+        dialled = {plain_host(host) for host in hosts}
+        packed = [socket.inet_pton(family, host) for host in hosts]
         found = []
         for message in self._kernel.ask(request, _SUBSYSTEM | IPCTNL_MSG_CT_GET, NLM_F_DUMP):
-            if packed in message:
+            if any(host in message for host in packed):
                 entry = _decoded(message)
                 flow = _flow(entry, family)
-                if flow is not None and flow.address[0] == plain_host(host) and _state(entry) in _STATES:
+                if flow is not None and flow.address[0] in dialled and _state(entry) in _STATES:
                     found.append(flow)
         return found
 
@@ -106,6 +123,14 @@ class Conntrack:
         except FileNotFoundError:
             return None
         return _flow(_decoded(messages[0]), _family(client[0])) if messages else None
+
+
+def _is_small() -> bool:
+    """Return whether this network namespace has few entries; False if the kernel does not say."""
+    try:
+        return int(_COUNT.read_text()) <= SMALL_TABLE
+    except (OSError, ValueError):
+        return False
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -10,7 +10,7 @@ translates its next packet again, and the successor's kernel resets the connecti
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,9 +49,9 @@ class NodeFlows:
         self._conntrack.close()
         self._links.close()
 
-    def flows_to(self, host: str) -> list[Flow]:
-        """Return the connections that dialled an address; raise `OSError` if the kernel refuses."""
-        return self._conntrack.flows_to(host)
+    def flows_to(self, hosts: Collection[str]) -> list[Flow]:
+        """Return the connections that dialled some addresses; raise `OSError` if the kernel refuses."""
+        return self._conntrack.flows_to(hosts)
 
     def leads_to(self, address: HostPort) -> str | None:
         """Return the host that a new connection to an address reaches; None if conntrack cannot tell.

@@ -46,7 +46,7 @@ def pass_over(node: SmallNode, version: Version) -> tuple[dict[FlowKind, ResetCo
         process, announced = (node.host(version, "old"), PORT), (SERVICE[version], PORT)
         choice = FlowChoice(Replaced(GroupName("c1", "orders"), 7, 1, announced, process), (HA_PORT,))
         with contextlib.closing(NodeFlows()) as table:
-            flows = [*table.flows_to(process[0]), *table.flows_to(announced[0])]
+            flows = table.flows_to([process[0], announced[0]])
             leads = {address: table.leads_to(address) for address in choice.addresses_to_probe(flows)}
             known = {address: host for address, host in leads.items() if host is not None}
             chosen = choice.choose(flows, known, time.monotonic())

@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Collection, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -53,13 +53,18 @@ class Flows:
     translates: bool = True
     controllers_at: str | None = HOST
     was_reset: list[tuple[FlowKind, Flow]] = field(default_factory=list)
+    lists: int = 0
+    probes: int = 0
+    batches: int = 0
 
-    def flows_to(self, host: str) -> list[Flow]:
+    def flows_to(self, hosts: Collection[str]) -> list[Flow]:
         """Return all flows, strangers' too: the agent has to choose."""
-        return [flow for flow in self.flows if host == OLD_POD or flow.address[0] != OLD_POD]
+        self.lists += 1
+        return [flow for flow in self.flows if OLD_POD in hosts or flow.address[0] != OLD_POD]
 
     def leads_to(self, address: HostPort) -> str | None:
         """Return where the address leads."""
+        self.probes += 1
         if address[0] == HOST:
             return self.controllers_at
         leads = self.leads if address[0] == OLD else NEW_POD
@@ -71,6 +76,7 @@ class Flows:
 
     def reset(self, kind: FlowKind, flows: Iterable[Flow]) -> ResetCounts:
         """Remember and remove them."""
+        self.batches += 1
         chosen = list(flows)
         self.was_reset.extend((kind, flow) for flow in chosen)
         self.flows = [flow for flow in self.flows if flow not in chosen]
@@ -155,6 +161,33 @@ async def test_slaves_are_reset_at_the_election_and_clients_when_the_address_has
         assert told.metric('rmqha_node_agent_reset_seconds_count{kind="ha"}') == 1
         assert told.metric("rmqha_node_agent_replaced_masters_total") == 1
         assert told.metric("rmqha_node_agent_conntrack") == 1
+
+
+async def test_while_an_address_stays_it_is_looked_at_often_and_connections_are_listed_rarely() -> None:
+    async with story() as told:
+        told.say(AFTER)
+        told.tell(ELECTED, 0, 1)
+        await told.until_reset(1)
+        told.flows.probes = told.flows.lists = 0
+        async with asyncio.timeout(10):
+            await until(lambda: told.flows.probes >= 20)
+        assert told.flows.lists <= told.flows.probes / 3
+
+
+async def test_a_client_that_dials_just_before_the_address_moves_is_reset_with_the_others() -> None:
+    async with story() as told:
+        told.say(AFTER)
+        told.tell(ELECTED, 0, 1)
+        await told.until_reset(1)
+        listed = told.flows.lists
+        async with asyncio.timeout(10):
+            await until(lambda: told.flows.lists > listed)
+        late = replace(CLIENT, client=("10.244.3.7", 40_002))
+        told.flows.flows.append(late)
+        told.flows.leads = NEW_POD
+        await told.until_reset(3)
+        assert told.flows.was_reset[1:] == [(FlowKind.CLIENT, CLIENT), (FlowKind.CLIENT, late)]
+        assert told.flows.batches == 2, "one of members, one of clients"
 
 
 async def test_a_data_plane_without_conntrack_is_named(caplog: pytest.LogCaptureFixture) -> None:
