@@ -68,9 +68,10 @@ async def test_no_send_of_a_client_outside_fails_while_a_group_a_broker_and_a_sl
 async def _second_group(cluster: Cluster) -> AsyncIterator[None]:
     """Make a group of one broker, wait until it serves, and remove it with its volumes."""
     orders = await cluster.get("brokergroup", "orders")
-    spec = {"cluster": orders["spec"]["cluster"], "replicas": 1, "storage": {"size": "1Gi"}}
+    spec = {"cluster": orders["spec"]["cluster"], "durability": "Async", "replicas": 1}
     about = {"apiVersion": orders["apiVersion"], "kind": "BrokerGroup", "metadata": {"name": LEDGER}}
-    await cluster.apply({**about, "spec": {**spec, "resources": orders["spec"]["resources"]}})
+    given = {"storage": {"size": "1Gi"}, "resources": orders["spec"]["resources"]}
+    await cluster.apply({**about, "spec": spec | given})
     try:
         await KubeGroup(cluster, LEDGER).until_at_home(CHANGED_WITHIN_S)
         yield
