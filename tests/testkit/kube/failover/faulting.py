@@ -162,10 +162,7 @@ async def measured_by_clients(
         )
     if outside is not None:
         outside.lead_to(elsewhere)
-        if OUTSIDE in clients:
-            loads[OUTSIDE] = _outside(outside.load(f"{name}-outside", settings))
-        if GRPC in clients:
-            loads[GRPC] = _outside(outside.grpc_load(f"{name}-grpc", settings))
+        loads |= _outside_loads(outside, clients, name, settings)
     async with _all(loads) as running:
         if fault == AGAIN:
             await asyncio.sleep(BEFORE_S)
@@ -273,6 +270,18 @@ async def _all(loads: dict[str, AbstractAsyncContextManager[_Clients]]) -> Async
     """Start the clients in their order."""
     async with contextlib.AsyncExitStack() as stack:
         yield {client: await stack.enter_async_context(load) for client, load in loads.items()}
+
+
+def _outside_loads(
+    outside: OutsideClients, clients: Collection[str], name: str, settings: LoadSettings
+) -> dict[str, AbstractAsyncContextManager[_Clients]]:
+    """Return the loads outside, not started, on topics of their own."""
+    loads: dict[str, AbstractAsyncContextManager[_Clients]] = {}
+    if OUTSIDE in clients:
+        loads[OUTSIDE] = _outside(outside.load(f"{name}-outside", settings))
+    if GRPC in clients:
+        loads[GRPC] = _outside(outside.grpc_load(f"{name}-grpc", settings))
+    return loads
 
 
 @contextlib.asynccontextmanager
