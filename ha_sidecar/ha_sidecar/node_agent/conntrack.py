@@ -37,7 +37,7 @@ DIALLING: Final = 1
 _STATES: Final = frozenset({DIALLING, ESTABLISHED})
 """TCP_CONNTRACK_SYN_SENT, TCP_CONNTRACK_ESTABLISHED."""
 SMALL_TABLE: Final = 2_000
-"""Entries of all that this process looks through for less than a second list would cost the kernel."""
+"""Entries that cost less to look through here than a second walk costs the kernel."""
 _COUNT: Final = Path("/proc/sys/net/netfilter/nf_conntrack_count")
 _IN_PROGRESS: Final = frozenset({0, errno.EINPROGRESS})
 _SUBSYSTEM: Final = NFNL_SUBSYS_CTNETLINK << 8
