@@ -294,8 +294,7 @@ class NodeAgent:
         return False
 
     def _choose(self, watch: Watch) -> Mapping[FlowKind, tuple[Flow, ...]]:
-        began_s = time.monotonic()
-        if began_s - watch.listed_s >= LIST_S:
+        if time.monotonic() - watch.listed_s >= LIST_S:
             self._list(watch)
         leads: dict[HostPort, str] = {}
         for address in watch.choice.addresses_to_probe(watch.flows):
@@ -303,7 +302,7 @@ class NodeAgent:
             if host is not None:
                 leads[address] = host
         chosen = watch.choice.choose(watch.flows, leads, time.monotonic())
-        if FlowKind.CLIENT in chosen and watch.listed_s < began_s:
+        if FlowKind.CLIENT in chosen:
             # Since the list was made clients may have dialled the address where it led before.
             self._list(watch)
             chosen = watch.choice.choose(watch.flows, leads, time.monotonic())
