@@ -64,16 +64,16 @@ class Conntrack:
         found = []
         for family in sorted({_family(host) for host in hosts}):
             those = sorted({host for host in hosts if _family(host) is family})
-            # Why not in IPv6: the kernel's filter (6.18) leaves out the addresses that are equal.
-            is_filtered = family is socket.AF_INET and (len(those) == 1 or not _is_small())
-            lists = [(host,) for host in those] if is_filtered else [tuple(those)]
-            for some in lists:
-                found += self._listed(family, some, some[0] if is_filtered else None)
+            is_one_list = family is socket.AF_INET6 or _is_small()
+            for some in [those] if is_one_list else [[host] for host in those]:
+                found += self._listed(family, some)
         return found
 
-    def _listed(self, family: socket.AddressFamily, hosts: Collection[str], only: str | None) -> list[Flow]:
-        """List the table once, filtered by the kernel if an address is given."""
-        wanted = NFCTAttrTuple(family=family, daddr=only, proto=TCP)
+    def _listed(self, family: socket.AddressFamily, hosts: list[str]) -> list[Flow]:
+        """List the table once; the kernel filters it by a single address."""
+        # Why not in IPv6: the kernel's filter (6.18) leaves out the addresses that are equal.
+        filtered = hosts[0] if family is socket.AF_INET and len(hosts) == 1 else None
+        wanted = NFCTAttrTuple(family=family, daddr=filtered, proto=TCP)
         wanted.attrs()
         flags = {"attrs": [["CTA_FILTER_ORIG_FLAGS", wanted.flags]]}
         request = nfct_msg.create_from(tuple_orig=wanted, filter=flags)
