@@ -1,8 +1,9 @@
 """A second machine, as far as the network goes: a network namespace behind a bridge, whose wire can be cut.
 
 A process that is cut off must not know it: no connection is reset, no interface goes down, packets just come
-no more. So the cut is made at the bridge, which neither side sees. Both sides share one clock, so what each
-wrote down can be put in order.
+no more. So the cut is made at the bridge, which neither side sees. The bridge has a hardware address of its
+own. It would take that of its port otherwise, and what arrives at a port for its own address goes to this
+machine, cut or not. Both sides share one clock, so what each wrote down can be put in order.
 
 Needs root and `ip`; nothing of it outlives `remove`.
 """
@@ -15,6 +16,9 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from testkit.processes.process import ManagedProcess, ProcessFailedError
+
+_BRIDGE_ADDRESS: Final = "02:00:00:00:00:01"
+"""Locally administered; each bridge is a network of its own, so that all may have the same."""
 
 
 class FarSide:
@@ -37,7 +41,7 @@ class FarSide:
     async def make(self) -> None:
         """Make the namespace and connect it."""
         await _ip(f"netns add {self._name}")
-        await _ip(f"link add {self._bridge} type bridge")
+        await _ip(f"link add {self._bridge} address {_BRIDGE_ADDRESS} type bridge")
         await _ip(f"link add {self._port} type veth peer name {self._far} netns {self._name}")
         await _ip(f"addr add {self.near_host}/30 dev {self._bridge}")
         await _ip(f"-n {self._name} addr add {self.far_host}/30 dev {self._far}")
