@@ -87,8 +87,8 @@ e2e: .venv/.ready ## test on a real Kubernetes: the cluster of KUBECONFIG, or on
 e2e-full: .venv/.ready ## e2e and the longer tests: changes, growth, lost volumes, deletion
 	@E2E_RUN=full scripts/e2e
 
-bench-failover: .venv/.ready ## measure the cost of losing a master on a real Kubernetes (RUNS=3, PLAIN_RUNS=0, FAULTS="kill delete freeze cut again roll", PLACEMENTS="controllers operator log-replica name-server dns", THREADS=4 of the producer, CLIENT="inside outside grpc": which run, PROXY_MODE=nftables, TLS=1: clients and group in TLS only, AGENTS=1: with node agents, TRANSACTIONS=0: none beside); each run in OUT=out
-	@E2E_RUN=bench scripts/e2e --runs $(RUNS) --plain-runs $(PLAIN_RUNS) $(if $(FAULTS),--faults $(FAULTS)) $(if $(PLACEMENTS),--placements $(PLACEMENTS)) $(if $(CLIENT),--clients $(CLIENT)) $(if $(THREADS),--threads $(THREADS)) $(if $(TLS),--tls) $(if $(AGENTS),--agents) $(if $(filter 0,$(TRANSACTIONS)),--no-transactions) --out $(OUT)/bench_failover.jsonl
+bench-failover: .venv/.ready ## measure the cost of losing a master on a real Kubernetes (RUNS=3, PLAIN_RUNS=0, FAULTS="kill delete freeze cut again roll", PLACEMENTS="controllers operator log-replica name-server dns", THREADS=4 of the producer, CLIENT="inside outside grpc": which run, PROXY_MODE=nftables, TLS=1: clients and group in TLS only, AGENTS=1: with node agents, TRANSACTIONS=0: none beside, WARM_UP=seconds of load before each fault); each run in OUT=out
+	@E2E_RUN=bench scripts/e2e --runs $(RUNS) --plain-runs $(PLAIN_RUNS) $(if $(FAULTS),--faults $(FAULTS)) $(if $(PLACEMENTS),--placements $(PLACEMENTS)) $(if $(CLIENT),--clients $(CLIENT)) $(if $(THREADS),--threads $(THREADS)) $(if $(TLS),--tls) $(if $(AGENTS),--agents) $(if $(filter 0,$(TRANSACTIONS)),--no-transactions) $(if $(WARM_UP),--warm-up $(WARM_UP)) --out $(OUT)/bench_failover.jsonl
 
 bench-controller: ROUNDS = 3
 bench-controller: .venv/.ready ## measure our controllers and Java's in ROUNDS=3 turns: requests, elections, restart, growth (ONLY="ours ours-in-tls", WHAT=requests)

@@ -18,6 +18,10 @@ whose nodes are on this machine.
 AGENTS=1 runs node agents, for every fault. Before a node is harmed its broker has run for long enough to be
 judged by its agent.
 
+WARM_UP=60 lets the clients run for a minute before each fault. Without it they have run for four seconds:
+their JVMs are still starting, on small machines they take the CPU of brokers and agents, and the pauses that
+these had of late make controllers wait for longer.
+
 PLACEMENTS="controllers dns" freezes and cuts the master's node with each of these parts on it, beside
 the nodes as they are. OUT names the file that gets a line of JSON for each run.
 """
@@ -83,7 +87,7 @@ class Records:
         """Take the file, whose folder is made, and the options that each line repeats."""
         self._path = path
         self._options = {
-            name: getattr(arguments, name) for name in ("threads", "tls", "transactions", "agents")
+            name: getattr(arguments, name) for name in ("threads", "tls", "transactions", "agents", "warm_up")
         }
         path.parent.mkdir(parents=True, exist_ok=True)
 
@@ -113,7 +117,7 @@ async def ours(
 
         async def measure(number: int) -> tuple[FaultCost, ...]:
             if arguments.agents and fault in {FREEZE, CUT}:
-                await until_judged(group)
+                await until_judged(group, arguments.warm_up)
             return await measured_by_clients(
                 *(group, image, name_server, fault, number),
                 placement=placement,
@@ -121,6 +125,7 @@ async def ours(
                 clients=arguments.clients,
                 outside=outside,
                 transactions=arguments.transactions,
+                warm_up_s=arguments.warm_up,
             )
 
         return measure
@@ -163,15 +168,15 @@ async def beside(
         await group.install()
         # There a second kill costs what the first did, because no operator lends addresses or
         # replaces brokers one by one.
-        cases = {fault: _plain(group, fault) for fault in faults if fault not in {AGAIN, ROLL}}
+        cases = {fault: _plain(group, fault, arguments) for fault in faults if fault not in {AGAIN, ROLL}}
         return await _all(cases, arguments.plain_runs, records)
     finally:
         await group.remove()
 
 
-def _plain(group: plain.PlainGroup, fault: str) -> Measure:
+def _plain(group: plain.PlainGroup, fault: str, arguments: argparse.Namespace) -> Measure:
     async def one(number: int) -> tuple[FaultCost, ...]:
-        return (await measured_plain(group, ROCKETMQ_IMAGE, fault, number),)
+        return (await measured_plain(group, ROCKETMQ_IMAGE, fault, number, arguments.warm_up),)
 
     return one
 
@@ -351,6 +356,13 @@ def parser() -> argparse.ArgumentParser:
         dest="transactions",
         action="store_false",
         help="let the pod with consumers commit no transactions",
+    )
+    made.add_argument(
+        "--warm-up",
+        type=float,
+        metavar="SECONDS",
+        default=0.0,
+        help="let the clients run for so much longer before each fault (default: 0)",
     )
     made.add_argument(
         "--client-image",

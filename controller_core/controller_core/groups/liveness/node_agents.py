@@ -230,6 +230,15 @@ class NodeAgents:
         is_witnessed = any(agent.is_reliable(key) for agent in naming.values())
         return Verdict.LOST if is_witnessed else Verdict.UNKNOWN
 
+    def longest_pauses_ms(self, key: ReplicaKey) -> tuple[int, int]:
+        """Return the longest pauses lately of a member and of the agents that name it; 0 if unknown."""
+        pace = self._paces.get(key)
+        naming = self._naming.get(key, {}).values()
+        return (
+            0 if pace is None else pace.longest_ms,
+            max((agent.pace.longest_ms for agent in naming), default=0),
+        )
+
     def _silence_ms(self, last_ms: int, now_ms: int) -> int:
         return now_ms - max(last_ms, self._awake_since_ms)
 

@@ -140,11 +140,22 @@ class NodeLosses:
         if self._older or not self._node.is_leader:
             return
         for key in lost:
-            _log.warning(
-                "a node is lost",
-                extra=bind(cluster=key.cluster, broker_group=key.broker_name, id=key.broker_id),
-            )
+            self._tell(key)
         self._heartbeats.lose(lost)
+
+    def _tell(self, key: ReplicaKey) -> None:
+        """Log a lost node, with the pauses of late that the patience came from."""
+        member_ms, agent_ms = self._heartbeats.agents.longest_pauses_ms(key)
+        _log.warning(
+            "a node is lost",
+            extra=bind(
+                cluster=key.cluster,
+                broker_group=key.broker_name,
+                id=key.broker_id,
+                member_longest_pause_ms=member_ms,
+                agent_longest_pause_ms=agent_ms,
+            ),
+        )
 
     def _controllers(self) -> frozenset[int]:
         state = self._node.conf_state

@@ -23,10 +23,15 @@ async def agents_log(agents: Cluster) -> str:
     return await agents.kubectl("logs", _COMPONENT, "--tail=-1", "--prefix")
 
 
-async def until_judged(group: KubeGroup) -> None:
-    """Wait until every broker is at home, and has run for long enough to be lost with its node."""
+async def until_judged(group: KubeGroup, runs_s: float = 0.0) -> None:
+    """Wait until every broker is at home, and will have run for long enough to be lost with its node.
+
+    Args:
+        group: the group.
+        runs_s: how long the brokers will run after this before a fault.
+    """
     await group.until_at_home()
-    await asyncio.sleep(_STARTING_S)
+    await asyncio.sleep(max(0.0, _STARTING_S - runs_s))
 
 
 @contextlib.asynccontextmanager

@@ -52,6 +52,7 @@ PLAIN_AFTER_S: Final = 45.0
 """Until a default client has polled its route, every 30 s, and sends again."""
 ROLLED_WITHIN_S: Final = 300.0
 BEFORE_S: Final = 4.0
+"""How long clients run before a fault, at least: what was sent since then is measured."""
 AFTER_S: Final = 8.0
 RATE: Final = 200
 THREADS: Final = 4
@@ -127,6 +128,7 @@ async def measured_by_clients(
     clients: Collection[str] = (INSIDE,),
     outside: OutsideClients | None = None,
     transactions: bool = True,
+    warm_up_s: float = 0.0,
 ) -> tuple[FaultCost, ...]:
     """Do one fault to a whole group, addressed with its members, and wait until it is whole again.
 
@@ -143,6 +145,7 @@ async def measured_by_clients(
         clients: which of `CLIENTS` run.
         outside: where those outside run; None without any.
         transactions: whether the pod with consumers commits transactions, too.
+        warm_up_s: how much longer than `BEFORE_S` clients run before the fault.
 
     Raises:
         KubeError: the group, the load or the fault failed, or the placement is not possible.
@@ -164,6 +167,7 @@ async def measured_by_clients(
         outside.lead_to(elsewhere)
         loads |= _outside_loads(outside, clients, name, settings)
     async with _all(loads) as running:
+        await asyncio.sleep(warm_up_s)
         if fault == AGAIN:
             await asyncio.sleep(BEFORE_S)
             first, before = await group.succeeded(before)
@@ -229,8 +233,17 @@ def _problems(sends: list[Send], fault_ns: int) -> tuple[str, ...]:
     )
 
 
-async def measured_plain(group: PlainGroup, image: str, fault: str, number: int) -> FaultCost:
+async def measured_plain(
+    group: PlainGroup, image: str, fault: str, number: int, warm_up_s: float = 0.0
+) -> FaultCost:
     """Do one fault to a whole group of plain RocketMQ and wait until it is whole again.
+
+    Args:
+        group: the group.
+        image: of the client.
+        fault: one of `FAULTS`.
+        number: of the run, for the names of its pods and topic.
+        warm_up_s: how much longer than `BEFORE_S` the client runs before the fault.
 
     Raises:
         KubeError: the group, the load or the fault failed.
@@ -242,7 +255,7 @@ async def measured_plain(group: PlainGroup, image: str, fault: str, number: int)
     free -= {nodes[f"broker-{member}"] for member in range(2)}
     elsewhere = min(free, default=harmed_node)
     async with _client(group.cluster, image, NAME_SERVER, f"load-{fault}-{number}", elsewhere) as clients:
-        await asyncio.sleep(BEFORE_S)
+        await asyncio.sleep(warm_up_s + BEFORE_S)
         fault_ns = await inject(group, before.master, fault, harmed_node, PLAIN_NODE_FAULT_S)
         await asyncio.sleep(PLAIN_AFTER_S)
         if fault == KILL:

@@ -118,6 +118,18 @@ async def test_a_majority_of_the_controllers_lets_the_member_die() -> None:
     assert not story.heartbeats.table.is_alive(KEY)
 
 
+async def test_the_log_tells_the_pauses_that_a_lost_node_was_awaited_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    story = LeaderStory()
+    story.pass_by(250)
+    story.heartbeats.agents.beat(AGENT, (KEY,), story.clock.ms)
+    story.pass_by(650)
+    await story.scan()
+    (fields,) = [vars(one)["rmqha_fields"] for one in caplog.records if one.message == "a node is lost"]
+    assert (fields["member_longest_pause_ms"], fields["agent_longest_pause_ms"]) == (100, 250)
+
+
 @pytest.mark.parametrize(
     ("verdicts", "dies"),
     [
