@@ -22,6 +22,7 @@ class Relay:
         address: its own, host:port.
         accepted: connections so far.
         first_bytes: the first byte that each client sent.
+        holds_bytes: set once bytes wait because of `hold`.
     """
 
     def __init__(self, target: str, pieces: Sequence[int] = (), host: str = LOOPBACK) -> None:
@@ -41,6 +42,7 @@ class Relay:
         self.address = f"{host}:{self._port}"
         self._open = asyncio.Event()
         self._open.set()
+        self.holds_bytes = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -50,6 +52,7 @@ class Relay:
 
     def hold(self) -> None:
         """Pass nothing on any more."""
+        self.holds_bytes.clear()
         self._open.clear()
 
     def release(self) -> None:
@@ -97,6 +100,8 @@ class Relay:
                 if is_first:
                     first_bytes.append(data[:1])
                 is_first = False
+                if not self._open.is_set():
+                    self.holds_bytes.set()
                 await self._open.wait()
                 writer.write(data)
                 await writer.drain()
