@@ -66,10 +66,11 @@ _TUNED: Final[dict[str, str]] = {
     "haMaxTimeSlaveNotCatchup": "3000",
     "haSendHeartbeatInterval": "1000",
     # A name server that was cut off with the old master forgets it when that comes back as a slave, and hears
-    # of the new one by its next registration only. RocketMQ's default is every 30 s: new clients got no route
-    # to a master for up to two minutes. 10 s is the minimum that the broker accepts.
-    # It waits for the answers of all name servers, 24 s by default, and holds a lock meanwhile that a new
-    # master needs before it acknowledges (ADR 040). A name server that answers later has registered it.
+    # of the new one by its next registration only. RocketMQ's default is every 30 s: new clients waited for
+    # up to two minutes for a route to a master. 10 s is the minimum that the broker accepts.
+    # A broker waits for the answers of all name servers, 24 s by default. It holds a lock for so long, and a
+    # new master needs it before it acknowledges (docs/adr/040-name-servers-hold-up-no-role.md). A name server
+    # that answers later has registered it all the same.
     "registerBrokerTimeoutMills": "500",
     "registerNameServerPeriod": "10000",
     "syncBrokerMetadataPeriod": "1000",
