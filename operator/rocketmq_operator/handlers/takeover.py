@@ -58,8 +58,9 @@ for that."""
 HELD_AFTER_DELETION_S: Final = 5.0
 """From the deletion of the master's pod until clients have another: it waits until its address leads
 elsewhere, or hands over, before it ends."""
-STANDBY_S: Final = 0.25
-"""What the acting operator has in advance: it needs a tenth of that when it lives."""
+STANDBY_S: Final = 0.1
+"""What the acting operator has in advance: it needs a quarter of that when it lives, and all of it on a full
+machine. Then both may write, and write the same."""
 _LOG: Final = logging.getLogger(__name__)
 
 
