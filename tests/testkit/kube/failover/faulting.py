@@ -160,9 +160,8 @@ async def measured_by_clients(
     name = f"load-{fault}-{number}"
     loads: dict[str, AbstractAsyncContextManager[_Clients]] = {}
     if INSIDE in clients:
-        loads[INSIDE] = _client(
-            *(group.cluster, image, name_server, name, elsewhere, settings), transactions=transactions
-        )
+        inside = (group.cluster, image, name_server, name, elsewhere, settings)
+        loads[INSIDE] = _client(*inside, transactions=transactions)
     if outside is not None:
         outside.lead_to(elsewhere)
         loads |= _outside_loads(outside, clients, name, settings)
