@@ -168,15 +168,17 @@ async def beside(
         await group.install()
         # There a second kill costs what the first did, because no operator lends addresses or
         # replaces brokers one by one.
-        cases = {fault: _plain(group, fault, arguments) for fault in faults if fault not in {AGAIN, ROLL}}
+        cases = {
+            fault: _plain(group, fault, arguments.warm_up) for fault in faults if fault not in {AGAIN, ROLL}
+        }
         return await _all(cases, arguments.plain_runs, records)
     finally:
         await group.remove()
 
 
-def _plain(group: plain.PlainGroup, fault: str, arguments: argparse.Namespace) -> Measure:
+def _plain(group: plain.PlainGroup, fault: str, warm_up_s: float) -> Measure:
     async def one(number: int) -> tuple[FaultCost, ...]:
-        return (await measured_plain(group, ROCKETMQ_IMAGE, fault, number, arguments.warm_up),)
+        return (await measured_plain(group, ROCKETMQ_IMAGE, fault, number, warm_up_s),)
 
     return one
 

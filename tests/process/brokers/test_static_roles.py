@@ -6,16 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from controller_core.server.settings.properties import parse
-from rocketmq_operator.api.broker_group import BrokerGroupSpec
-from rocketmq_operator.api.cluster import RocketMQClusterSpec
-from rocketmq_operator.plan.common.objects import Owner
-from rocketmq_operator.plan.group.children import broker_conf
 from testkit.products.replica import log_prefix_equal
 from testkit.rocketmq.group_without_controllers import GROUP, OLD_STORE, TOPIC, OldGroup
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings
 from testkit.rocketmq.processes import NameServer
+from testkit.worlds.pod_templates import broker_settings
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
@@ -33,11 +29,9 @@ async def pair(tmp_path: Path, name_server: NameServer) -> AsyncIterator[OldGrou
 
 def _settings(number: int) -> dict[str, str]:
     """Return what the operator writes about roles of a pair that acknowledges with two copies."""
-    spec = BrokerGroupSpec.model_validate(
+    conf = broker_settings(
         {"cluster": "c", "mode": "Static", "durability": "AllInSync", "storage": {"size": "1Gi"}}
     )
-    owner = Owner("rocketmq-ha.dev/v1alpha1", "BrokerGroup", GROUP, "shop", "uid")
-    conf = dict(parse(broker_conf(owner, spec, RocketMQClusterSpec())))
     role = "SLAVE" if number else "SYNC_MASTER"
     # A client gives up after 3 s, which is a master's default too.
     quick = {"slaveTimeout": "1000"}

@@ -22,15 +22,11 @@ from controller_core.remoting.client_headers import (
 )
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.header import Header, JavaInt, JavaLong
-from controller_core.server.settings.properties import parse
 from ha_sidecar.address import host_port
-from rocketmq_operator.api.broker_group import BrokerGroupSpec
-from rocketmq_operator.api.cluster import RocketMQClusterSpec
-from rocketmq_operator.plan.common.objects import Owner
-from rocketmq_operator.plan.group.children import broker_conf
 from testkit.processes.ports import free_port
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.processes import BrokerPlace, JavaBroker
+from testkit.worlds.pod_templates import broker_settings
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -102,9 +98,7 @@ class IdleBroker:
 
 @pytest.fixture
 async def idle(tmp_path: Path) -> AsyncIterator[IdleBroker]:
-    spec = BrokerGroupSpec.model_validate({"cluster": "c", "storage": {"size": "1Gi"}})
-    owner = Owner("rocketmq-ha.dev/v1alpha1", "BrokerGroup", "g", "shop", "uid")
-    conf = dict(parse(broker_conf(owner, spec, RocketMQClusterSpec())))
+    conf = broker_settings({"cluster": "c", "storage": {"size": "1Gi"}})
     settings = {key: conf[key] for key in OF_TRANSACTIONS}
     place = BrokerPlace("c", "g", "broker", tmp_path / "broker")
     broker = JavaBroker(await jars("5.5.0"), place, f"127.0.0.1:{free_port()}", settings)

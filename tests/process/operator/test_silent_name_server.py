@@ -14,15 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from controller_core.server.settings.properties import parse
-from rocketmq_operator.api.broker_group import BrokerGroupSpec
-from rocketmq_operator.api.cluster import RocketMQClusterSpec
-from rocketmq_operator.plan.common.objects import Owner
-from rocketmq_operator.plan.group.children import broker_conf
 from testkit.processes.relay import Relay
 from testkit.products.controllers import ControllerCluster
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.processes import QUICK_SETTINGS, BrokerPlace, JavaBroker, NameServer
+from testkit.worlds.pod_templates import broker_settings
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -36,9 +32,7 @@ GIVEN_UP = "Registration to one or more name servers does NOT complete within de
 
 def _registering() -> dict[str, str]:
     """Return what the operator writes about registrations."""
-    spec = BrokerGroupSpec.model_validate({"cluster": CLUSTER, "replicas": 2, "storage": {"size": "1Gi"}})
-    owner = Owner("rocketmq-ha.dev/v1alpha1", "BrokerGroup", GROUP, "shop", "uid")
-    conf = dict(parse(broker_conf(owner, spec, RocketMQClusterSpec())))
+    conf = broker_settings({"cluster": CLUSTER, "replicas": 2, "storage": {"size": "1Gi"}})
     return {key: conf[key] for key in ("registerBrokerTimeoutMills", "registerNameServerPeriod")}
 
 

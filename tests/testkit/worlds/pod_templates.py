@@ -1,8 +1,9 @@
-"""The pods that the operator plans for fixed specs: all components of a cluster and a group."""
+"""What the operator plans for a spec: the pods of all components, and the settings of brokers."""
 
 from typing import Any, Final
 
 from controller_core.access.signing import Credentials
+from controller_core.server.settings.properties import parse
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.names import API_VERSION
@@ -67,6 +68,14 @@ def template(body: Json) -> Json:
     """Return the pod template of a StatefulSet or a Deployment."""
     found: Json = body["spec"]["template"]
     return found
+
+
+def broker_settings(spec: Json, name: str = "orders") -> dict[str, str]:
+    """Return what the operator writes into the `broker.conf` of a group with this spec and name."""
+    group_spec = BrokerGroupSpec.model_validate(spec)
+    return dict(
+        parse(group_children.broker_conf(_owner("BrokerGroup", name), group_spec, RocketMQClusterSpec()))
+    )
 
 
 def _owner(kind: str, name: str) -> Owner:

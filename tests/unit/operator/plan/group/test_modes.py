@@ -10,13 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from controller_core.server.settings.properties import parse
-from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.proxy import ProxyMode
-from rocketmq_operator.plan.common.objects import Owner
-from rocketmq_operator.plan.group.children import broker_conf
 from testkit.worlds.operator import OperatorWorld
+from testkit.worlds.pod_templates import broker_settings
 
 ROOT = Path(__file__).parents[5]
 MODES = ROOT / "examples" / "modes"
@@ -32,13 +29,7 @@ def _documents(mode: str, kind: str) -> dict[str, Json]:
 
 def _brokers(mode: str) -> dict[str, dict[str, str]]:
     """Return broker.conf of each group of an example."""
-    found = {}
-    for name, spec in _documents(mode, "BrokerGroup").items():
-        owner = Owner("rocketmq-ha.dev/v1alpha1", "BrokerGroup", name, "shop", "uid")
-        found[name] = dict(
-            parse(broker_conf(owner, BrokerGroupSpec.model_validate(spec), RocketMQClusterSpec()))
-        )
-    return found
+    return {name: broker_settings(spec, name) for name, spec in _documents(mode, "BrokerGroup").items()}
 
 
 def test_every_example_of_a_mode_is_in_the_table_and_applied_by_a_command() -> None:
