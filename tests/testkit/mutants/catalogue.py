@@ -4,11 +4,13 @@ A mutant is found by schedules of whole controllers (`schedules`), by schedules 
 one test. A test of the table checks that the replaced text occurs exactly once in its file.
 """
 
+from testkit.mutants.lost_nodes import LOST_NODE_MUTANTS
 from testkit.mutants.mutant import Mutant
 from testkit.mutants.reads import READ_MUTANTS
 
 MUTANTS = (
     *READ_MUTANTS,
+    *LOST_NODE_MUTANTS,
     Mutant(
         "entries of old terms are committed by counting",
         "raft/log/raft_log.py",
@@ -218,83 +220,6 @@ MUTANTS = (
         "            if not self.holders.move_on(entry, now_ms):\n",
         "            if True:\n",
         test="tests/unit/groups/liveness/test_holders.py",
-    ),
-    Mutant(
-        "a broker that is silent alone is lost with its node",
-        "groups/liveness/node_agents.py",
-        "        if any(not self._is_silent(agent.pace,",
-        "        if all(not self._is_silent(agent.pace,",
-        test="tests/unit/groups/liveness/test_node_agents.py",
-    ),
-    Mutant(
-        "a member whose agent is silent is lost with its node",
-        "groups/liveness/node_agents.py",
-        "        if self._silence_ms(entry.last_beat_ms, now_ms) <= patience_ms:",
-        "        if False:",
-        test="tests/unit/groups/liveness/test_node_agents.py",
-    ),
-    Mutant(
-        "a fresh agent is relied on",
-        "groups/liveness/node_agents.py",
-        "self.pace.last_ms - self.named_since_ms[key] >= TRUST_MS",
-        "True",
-        test="tests/unit/groups/liveness/test_node_agents.py",
-    ),
-    Mutant(
-        "an agent that stopped alone is relied on",
-        "groups/liveness/node_agents.py",
-        "                agent.is_doubted = True\n",
-        "                pass\n",
-        test="tests/unit/groups/liveness/test_node_agents.py",
-    ),
-    Mutant(
-        "an agent that ended counts as silent",
-        "groups/liveness/node_agents.py",
-        "        agent = self._agents.pop(channel_id, None)\n        if agent is not None:\n",
-        "        agent = self._agents.get(channel_id)\n        if not agent:\n",
-        test="tests/simulation/test_lost_nodes.py",
-    ),
-    Mutant(
-        "a broker that is starting is lost with its node",
-        "groups/liveness/node_agents.py",
-        " or now_ms < entry.starting_until_ms:",
-        ":",
-        test="tests/unit/groups/liveness/test_node_agents.py",
-    ),
-    Mutant(
-        "a write lease binds no controller",
-        "groups/liveness/node_agents.py",
-        "        if now_ms < entry.lease_until_ms:\n",
-        "        if False:\n",
-        test="tests/unit/groups/liveness/test_node_agents.py",
-    ),
-    Mutant(
-        "heartbeats that are rare count as silence",
-        "groups/liveness/node_agents.py",
-        "return max(timeout_ms, pauses * self.longest_ms)",
-        "return timeout_ms",
-        test="tests/unit/groups/liveness/test_node_agents.py",
-    ),
-    Mutant(
-        "a controller that stood still takes nodes for lost",
-        "groups/liveness/node_agents.py",
-        "        if now_ms - self._called_ms > LATE_MS_MAX:\n",
-        "        if False:\n",
-        test="tests/unit/groups/liveness/test_node_agents.py",
-    ),
-    Mutant(
-        "the leader alone declares a node lost",
-        "server/elections/node_losses.py",
-        "needed = len(self._controllers()) // 2 + 1",
-        "needed = 1",
-        test="tests/simulation/test_lost_nodes.py",
-    ),
-    Mutant(
-        "a heartbeat that comes during the question does not count",
-        "server/elections/node_losses.py",
-        "if count >= needed and self._is_lost(key)]",
-        "if count >= needed]",
-        test="tests/unit/server/elections/test_node_losses.py",
     ),
     Mutant(
         "a cause is used that a controller cannot read",

@@ -7,22 +7,29 @@ lost, and the controllers need not wait for the longer time that the broker anno
 
 | the member | the agents that named it | verdict |
 |---|---|---|
-| any | one sent a heartbeat within its patience | `HEARD` |
+| any | one is not silent | `HEARD` |
 | has a binding write lease that has not run out | all silent | `HEARD` |
 | is starting, or has sent fewer than two heartbeats since it was named | all silent | `UNKNOWN` |
-| sent a heartbeat within its patience | all silent | `HEARD` |
+| is not silent | all silent | `HEARD` |
 | silent | none, or none that is reliable | `UNKNOWN` |
+| silent | all silent, but not yet for long enough together | `HEARD` |
 | silent | all silent, at least one of them reliable | `LOST` |
 
 `HEARD` and `UNKNOWN` change nothing: the member is judged by its own timeout, as without agents. So the word
 of an agent can only shorten the wait, only for members that it named, and only if all agents that
 name them are silent.
 
-*Patience* is `timeout_ms`, or the longest pause between two heartbeats of that sender in the last
-`PACE_WINDOW_MS` to twice that, times `AGENT_PAUSES` or `MEMBER_PAUSES`, if this is longer. A broker that
-sends a heartbeat per second, one with long collections and a starved node are therefore judged later. An
-agent has more patience than a member: a starved node delays both, and a member that pauses alone has a
-witness.
+*Silent* is a sender after `timeout_ms` without a heartbeat, or later: it must be silent for longer than its
+longest pause of late, times the number below. Of late is the last `PACE_WINDOW_MS` to twice that.
+
+| who | number | reason |
+|---|---|---|
+| an agent | `AGENT_PAUSES` | one that often pauses alone has the member for a witness |
+| a member | `MEMBER_PAUSES` | it may send a heartbeat per second, or collect garbage for long |
+| the member and its agents together | `NODE_PAUSES` | a starved node delays all its processes at once |
+
+A pause of all together ends as soon as one of them is heard. So an agent or a member that pauses
+alone delays the verdict by little, and a starved node is judged later.
 
 *Reliable* is an agent that has named the member for `TRUST_MS`. An agent loses that, and must name its
 members for `TRUST_MS` again, when a member that it named is heard while the agent itself is silent for
@@ -58,8 +65,9 @@ TRUST_MS: Final = 3_000
 DOUBT_MS: Final = 250
 """After how much silence of an agent a heartbeat of a member shows that the agent alone is silent."""
 PACE_WINDOW_MS: Final = 30_000
-AGENT_PAUSES: Final = 2.0
+AGENT_PAUSES: Final = 1.0
 MEMBER_PAUSES: Final = 1.5
+NODE_PAUSES: Final = 2.0
 LATE_MS_MAX: Final = 150
 """The longest pause between two calls after which this controller was not stopped."""
 FORGET_MS: Final = 60_000
@@ -123,13 +131,23 @@ class _Agent:
         return not self.is_doubted and self.pace.last_ms - self.named_since_ms[key] >= TRUST_MS
 
 
+class _Named:
+    """A member that agents name: its own pace, and that of the member and its agents together."""
+
+    __slots__ = ("agents", "node_pace", "pace")
+
+    def __init__(self, now_ms: int) -> None:
+        self.agents: dict[int, _Agent] = {}
+        self.pace: Pace | None = None
+        self.node_pace = Pace(now_ms)
+
+
 class NodeAgents:
     """The agents that one controller hears, and the members that they name."""
 
     def __init__(self) -> None:
         self._agents: Final[dict[int, _Agent]] = {}
-        self._naming: Final[dict[ReplicaKey, dict[int, _Agent]]] = {}
-        self._paces: Final[dict[ReplicaKey, Pace]] = {}
+        self._named: Final[dict[ReplicaKey, _Named]] = {}
         self._awake_since_ms = 0
         self._called_ms = 0
 
@@ -139,7 +157,7 @@ class NodeAgents:
     @property
     def named_count(self) -> int:
         """How many members at least one agent names."""
-        return len(self._naming)
+        return len(self._named)
 
     def beat(self, channel_id: int, named: Iterable[ReplicaKey], now_ms: int) -> bool:
         """Take a heartbeat of an agent with all members of its node; return False if the table is full."""
@@ -158,21 +176,25 @@ class NodeAgents:
             self._unname(channel_id, key)
         agent.named_since_ms = {key: before.get(key, now_ms) for key in keys}
         for key in keys:
-            self._naming.setdefault(key, {})[channel_id] = agent
+            member = self._named.get(key)
+            if member is None:
+                member = self._named[key] = _Named(now_ms)
+            member.agents[channel_id] = agent
+            member.node_pace.heard(now_ms, self._awake_since_ms)
         return True
 
     def member_heard(self, key: ReplicaKey, now_ms: int) -> None:
         """Take a heartbeat of a member: an agent that is silent while it comes is silent alone."""
-        naming = self._naming.get(key)
-        if naming is None:
+        member = self._named.get(key)
+        if member is None:
             return
         self.tick(now_ms)
-        pace = self._paces.get(key)
-        if pace is None:
-            self._paces[key] = Pace(now_ms)
+        member.node_pace.heard(now_ms, self._awake_since_ms)
+        if member.pace is None:
+            member.pace = Pace(now_ms)
         else:
-            pace.heard(now_ms, self._awake_since_ms)
-        for agent in naming.values():
+            member.pace.heard(now_ms, self._awake_since_ms)
+        for agent in member.agents.values():
             if self._silence_ms(agent.pace.last_ms, now_ms) > max(DOUBT_MS, agent.pace.longest_ms):
                 agent.is_doubted = True
 
@@ -198,7 +220,11 @@ class NodeAgents:
             if self._silence_ms(agent.pace.last_ms, now_ms) > FORGET_MS
         ]:
             self.channel_closed(channel_id)
-        silent = (agent for agent in self._agents.values() if self._is_silent(agent.pace, now_ms, timeout_ms))
+        silent = (
+            agent
+            for agent in self._agents.values()
+            if self._is_silent(agent.pace, AGENT_PAUSES, now_ms, timeout_ms)
+        )
         return list(dict.fromkeys(key for agent in silent for key in agent.named_since_ms))
 
     def verdict(
@@ -214,40 +240,45 @@ class NodeAgents:
             early_ms: how much less silence is enough.
         """
         self.tick(now_ms)
-        naming = self._naming.get(key)
-        if not naming or entry is None or not timeout_ms:
+        member = self._named.get(key)
+        if member is None or entry is None or not timeout_ms:
             return Verdict.UNKNOWN
-        if any(not self._is_silent(agent.pace, now_ms, timeout_ms, early_ms) for agent in naming.values()):
+        agents = member.agents.values()
+        if any(
+            not self._is_silent(agent.pace, AGENT_PAUSES, now_ms, timeout_ms, early_ms) for agent in agents
+        ):
             return Verdict.HEARD
         if now_ms < entry.lease_until_ms:
             return Verdict.HEARD
-        pace = self._paces.get(key)
-        if pace is None or not pace.longest_ms or now_ms < entry.starting_until_ms:
+        if member.pace is None or not member.pace.longest_ms or now_ms < entry.starting_until_ms:
             return Verdict.UNKNOWN
-        patience_ms = pace.patience_ms(timeout_ms, MEMBER_PAUSES) - early_ms
+        patience_ms = member.pace.patience_ms(timeout_ms, MEMBER_PAUSES) - early_ms
         if self._silence_ms(entry.last_beat_ms, now_ms) <= patience_ms:
             return Verdict.HEARD
-        is_witnessed = any(agent.is_reliable(key) for agent in naming.values())
+        if not self._is_silent(member.node_pace, NODE_PAUSES, now_ms, timeout_ms, early_ms):
+            return Verdict.HEARD
+        is_witnessed = any(agent.is_reliable(key) for agent in agents)
         return Verdict.LOST if is_witnessed else Verdict.UNKNOWN
 
-    def longest_pauses_ms(self, key: ReplicaKey) -> tuple[int, int]:
-        """Return the longest pauses lately of a member and of the agents that name it; 0 if unknown."""
-        pace = self._paces.get(key)
-        naming = self._naming.get(key, {}).values()
+    def longest_pauses_ms(self, key: ReplicaKey) -> tuple[int, int, int]:
+        """Return the longest pauses lately of a member, of its agents, and of all together; 0 if unknown."""
+        member = self._named.get(key)
+        if member is None:
+            return (0, 0, 0)
         return (
-            0 if pace is None else pace.longest_ms,
-            max((agent.pace.longest_ms for agent in naming), default=0),
+            0 if member.pace is None else member.pace.longest_ms,
+            max(agent.pace.longest_ms for agent in member.agents.values()),
+            member.node_pace.longest_ms,
         )
 
     def _silence_ms(self, last_ms: int, now_ms: int) -> int:
         return now_ms - max(last_ms, self._awake_since_ms)
 
-    def _is_silent(self, pace: Pace, now_ms: int, timeout_ms: int, early_ms: int = 0) -> bool:
-        return self._silence_ms(pace.last_ms, now_ms) > pace.patience_ms(timeout_ms, AGENT_PAUSES) - early_ms
+    def _is_silent(self, pace: Pace, pauses: float, now_ms: int, timeout_ms: int, early_ms: int = 0) -> bool:
+        return self._silence_ms(pace.last_ms, now_ms) > pace.patience_ms(timeout_ms, pauses) - early_ms
 
     def _unname(self, channel_id: int, key: ReplicaKey) -> None:
-        naming = self._naming[key]
-        del naming[channel_id]
-        if not naming:
-            del self._naming[key]
-            self._paces.pop(key, None)
+        member = self._named[key]
+        del member.agents[channel_id]
+        if not member.agents:
+            del self._named[key]

@@ -32,6 +32,7 @@ from controller_core.groups.elections.first_elections import has_absurd_epoch
 from controller_core.groups.elections.policy import log_replicas_in_sync
 from controller_core.groups.group import Group
 from controller_core.groups.keys import BrokerId, GroupKey, LogOffset, ReplicaKey
+from controller_core.groups.liveness.deliveries import Deliveries
 from controller_core.groups.liveness.entries import UNREGISTERED_BOUNDS, Death, LiveEntry
 from controller_core.groups.liveness.holders import NO_CHANNEL_ID
 from controller_core.groups.liveness.node_agents import NodeAgents, Verdict
@@ -67,6 +68,7 @@ class HeartbeatReceiver:
         )
         self.unregistered = LivenessTable(bounds=UNREGISTERED_BOUNDS, source_of=self.host_of)
         self.agents = NodeAgents()
+        self._deliveries = Deliveries()
         self.listening_since_ms = started_ms
         self.on_deaths: Callable[[list[Death]], None] = _ignore
         self.on_revival: Callable[[ReplicaKey], None] = _ignore
@@ -83,6 +85,10 @@ class HeartbeatReceiver:
     def host_of(self, channel_id: int) -> str:
         """Return the source address of an open connection; empty without one."""
         return self._hosts.get(channel_id, "")
+
+    def delivers_late(self, channel_id: int) -> bool:
+        """Return whether a request that a connection delivers now may be old."""
+        return self._deliveries.is_late(channel_id, self._clock.now_ms())
 
     def direct_address(self, announced: str) -> str:
         """Return the `host:port` at which the living member that announced this address can be reached.
@@ -101,6 +107,7 @@ class HeartbeatReceiver:
             self.table.remove(key)  # an administrator has cleaned it out of its group
         table = self.table if is_registered else self.unregistered
         now_ms = self._clock.now_ms()
+        self._deliveries.beat(channel_id, now_ms)
         is_new = table.beat(
             key,
             channel_id,
@@ -187,6 +194,7 @@ class HeartbeatReceiver:
         """Remove the members that this connection holds."""
         now_ms = self._clock.now_ms()
         self.agents.channel_closed(channel_id)
+        self._deliveries.channel_closed(channel_id)
         self.unregistered.channel_closed(channel_id, now_ms)
         deaths = self.table.channel_closed(channel_id, now_ms, SLICE)
         if self.table.holders.count(channel_id):

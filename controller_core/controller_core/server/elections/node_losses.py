@@ -145,7 +145,7 @@ class NodeLosses:
 
     def _tell(self, key: ReplicaKey) -> None:
         """Log a lost node, with the pauses of late that the patience came from."""
-        member_ms, agent_ms = self._heartbeats.agents.longest_pauses_ms(key)
+        member_ms, agent_ms, node_ms = self._heartbeats.agents.longest_pauses_ms(key)
         _log.warning(
             "a node is lost",
             extra=bind(
@@ -154,6 +154,7 @@ class NodeLosses:
                 id=key.broker_id,
                 member_longest_pause_ms=member_ms,
                 agent_longest_pause_ms=agent_ms,
+                node_longest_pause_ms=node_ms,
             ),
         )
 

@@ -3,7 +3,7 @@
 | request | taken from |
 |---|---|
 | 1009, 1011, 1002 with `designateElect` | loopback, an admin's certificate, token; `plainAdminRequests` |
-| 1001 | the master that it names |
+| 1001 | the master that it names, over a connection that does not deliver late (`liveness.deliveries`) |
 | 30904 | loopback, a certificate, `rmqhaToken` with the token of the agents (`remoting.nodes.token`) |
 | every other one | everybody |
 
@@ -59,6 +59,7 @@ ADMIN_REMARK: Final = (
     "this request is taken from loopback, with an administrator's certificate or with the cluster's token in "
     f"the field {TOKEN_FIELD}; plainAdminRequests=true takes it from everywhere"
 )
+LATE_REMARK: Final = "this request may be old: its connection was silent for seconds until now; send it again"
 AGENT_REMARK: Final = (
     "heartbeats of a node agent are taken from loopback, with a client certificate or with the agents' token "
     f"in the field {TOKEN_FIELD}"
@@ -127,6 +128,11 @@ class SenderRules:
     def _alter_refusal(self, channel_id: int, request: RemotingCommand) -> RemotingCommand | None:
         if self._is_sent_on(channel_id, request):
             return None
+        if self._heartbeats.delivers_late(channel_id):
+            _log_refused(
+                "request 1001 from %s is refused: %s", self._heartbeats.host_of(channel_id), LATE_REMARK
+            )
+            return RemotingCommand.response_to(request, ResponseCode.SYSTEM_BUSY, remark=LATE_REMARK)
         try:
             header = headers.AlterSyncStateSetRequestHeader.from_ext(request.ext)
             told = partial(self._heartbeats.cluster_of, channel_id, header.broker_name)

@@ -11,6 +11,7 @@ from controller_core.groups.liveness.node_agents import (
     FORGET_MS,
     LATE_MS_MAX,
     MEMBER_PAUSES,
+    NODE_PAUSES,
     PACE_WINDOW_MS,
     TRUST_MS,
     NodeAgents,
@@ -204,26 +205,63 @@ def test_a_member_with_rare_heartbeats_has_one_and_a_half_of_its_own_intervals()
     assert 1_400 < took_ms < 1_700
 
 
-def test_an_agent_with_long_pauses_is_awaited_longer() -> None:
-    node = settled()
-    node.stopped.add(AGENT)
-    node.until(node.now_ms + 400)
+def paused(senders: set[object], pause_ms: int) -> WitnessedNode:
+    """Return a node whose senders once paused for so long, and are relied on again."""
+    node = settled(member_ms=100)
+    node.stopped |= senders
+    node.until(node.now_ms + pause_ms)
     node.stopped.clear()
     node.until(node.now_ms + TRUST_MS + MEMBER_MS)
+    return node
+
+
+def test_an_agent_must_be_silent_for_longer_than_it_ever_paused_lately() -> None:
+    node = paused({AGENT}, 700)
     node.stopped |= {AGENT, ONE, TWO}
     took_ms = node.lost_after_ms()
     assert took_ms is not None
-    assert took_ms > 2 * 400
+    assert 700 < took_ms <= 700 + AGENT_MS + STEP_MS
+
+
+def test_an_agent_that_paused_alone_for_less_than_the_timeout_delays_no_verdict() -> None:
+    node = paused({AGENT}, 400)
+    node.stopped |= {AGENT, ONE, TWO}
+    took_ms = node.lost_after_ms()
+    assert took_ms is not None
+    assert took_ms <= TIMEOUT_MS + AGENT_MS + STEP_MS
+
+
+def test_a_node_whose_processes_paused_together_is_awaited_for_twice_that() -> None:
+    node = paused({AGENT, ONE, TWO}, 400)
+    node.stopped |= {AGENT, ONE, TWO}
+    took_ms = node.lost_after_ms()
+    assert took_ms is not None
+    assert 2 * 400 < took_ms <= 2 * (400 + AGENT_MS) + STEP_MS
+
+
+def test_two_agents_that_pause_in_turn_are_no_pause_of_the_node() -> None:
+    node = settled(member_ms=1_000)
+    node.named[OTHER] = (ONE, TWO)
+    for sender in (AGENT, OTHER):
+        node.stopped.add(sender)
+        node.until(node.now_ms + 450)
+        node.stopped.clear()
+        node.until(node.now_ms + AGENT_MS)
+    member_ms, agent_ms, node_ms = node.agents.longest_pauses_ms(ONE)
+    assert member_ms == 1_000
+    assert agent_ms >= 450
+    assert node_ms == AGENT_MS
 
 
 def test_a_long_pause_is_forgotten_after_a_while() -> None:
     pace = Pace(0)
     pace.heard(900, 0)
-    assert pace.patience_ms(TIMEOUT_MS, AGENT_PAUSES) == 1_800
+    assert pace.patience_ms(TIMEOUT_MS, AGENT_PAUSES) == 900
     assert pace.patience_ms(TIMEOUT_MS, MEMBER_PAUSES) == 1_350
+    assert pace.patience_ms(TIMEOUT_MS, NODE_PAUSES) == 1_800
     for now_ms in range(1_000, 2 * PACE_WINDOW_MS + 2_000, 100):
         pace.heard(now_ms, 0)
-    assert pace.patience_ms(TIMEOUT_MS, AGENT_PAUSES) == TIMEOUT_MS
+    assert pace.patience_ms(TIMEOUT_MS, NODE_PAUSES) == TIMEOUT_MS
     pace.heard(10 * PACE_WINDOW_MS, 0)
     pace.heard(12 * PACE_WINDOW_MS, 12 * PACE_WINDOW_MS - 100)
     assert pace.longest_ms == 100, "both windows are over"

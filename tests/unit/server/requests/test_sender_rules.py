@@ -10,6 +10,7 @@ import pytest
 
 from controller_core.channel.connection import Connection
 from controller_core.groups.keys import ReplicaKey
+from controller_core.groups.liveness import deliveries
 from controller_core.groups.liveness.holders import MOVE_AFTER_MS
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import SyncStateSet
@@ -18,6 +19,7 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.nodes.token import TOKEN_FIELD
 from controller_core.server.requests import sender_rules
 from controller_core.server.requests.forwarding import FORWARDED_BY_FIELD
+from controller_core.server.requests.sender_rules import LATE_REMARK
 from controller_core.server.settings.config import load
 from testkit.products.one_controller import OneNode
 
@@ -75,6 +77,27 @@ async def test_a_broker_that_spells_the_leader_in_another_way_changes_its_set(on
         async with one.dialled_from("127.0.0.1") as second_connection:
             answer = await _ask(second_connection, 1001, *_alter(one, 1, 2))
             assert answer.code == ResponseCode.SUCCESS
+
+
+async def test_a_request_for_another_set_that_may_be_old_is_refused_until_it_comes_in_time(
+    one: OneNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "LATE_AFTER_MS", 200)
+    monkeypatch.setattr(deliveries, "BURST_MS", 200)
+    async with one.broker(beats=False) as master, one.broker():
+        master.beat()
+        await master.elect()
+        await asyncio.sleep(0.25)  # the silence of a connection that delivers late
+        late = await master.alter((1, 2), one.group().set_epoch)
+        assert (late.code, late.remark) == (ResponseCode.SYSTEM_BUSY, LATE_REMARK)
+        master.beat()
+        in_burst = await master.alter((1, 2), one.group().set_epoch)
+        assert in_burst.code == ResponseCode.SYSTEM_BUSY
+        assert one.group().sync_state_set == (1,)
+        for _interval in range(5):
+            await asyncio.sleep(0.05)
+            master.beat()
+        assert (await master.alter((1, 2), one.group().set_epoch)).code == ResponseCode.SUCCESS
 
 
 async def test_the_mark_of_a_forwarded_request_is_believed_only_from_a_controllers_host(one: OneNode) -> None:
