@@ -171,7 +171,10 @@ async def measured_by_clients(
             await asyncio.sleep(BEFORE_S)
             first, before = await group.succeeded(before)
         after, fault_ns, held = await _done(group, before, fault, nodes[before.master])
-        found = await _accounts(running, fault, group.until_whole, fault_ns)
+        ended = await _ended(running)
+        if fault in {KILL, AGAIN}:
+            await _renew(group.cluster, before.master)
+        found = await _accounts(running, ended, fault, group.until_whole, fault_ns)
     if fault == AGAIN:
         await _renew(group.cluster, first.master)
     return tuple(
@@ -203,8 +206,6 @@ async def _done(
             await asyncio.sleep(AFTER_S)
         after = await group.until_epoch_above(before.epoch)
     held = await held_phases(group, before, fault_ns)
-    if fault in {KILL, AGAIN}:
-        await _renew(group.cluster, before.master)
     if watch.moved_ns is not None:
         held["endpoint"] = ms(watch.moved_ns - fault_ns)
     return after, fault_ns, held
@@ -257,10 +258,11 @@ async def measured_plain(
         await asyncio.sleep(warm_up_s + BEFORE_S)
         fault_ns = await inject(group, before.master, fault, harmed_node, PLAIN_NODE_FAULT_S)
         await asyncio.sleep(PLAIN_AFTER_S)
+        running = {INSIDE: clients}
+        ended = await _ended(running)
         if fault == KILL:
             await _renew(group.cluster, before.master)
-        named = f"{fault}, plain"
-        ((cost, _),) = await _accounts({INSIDE: clients}, named, group.until_whole, fault_ns)
+        ((cost, _),) = await _accounts(running, ended, f"{fault}, plain", group.until_whole, fault_ns)
     return cost
 
 
@@ -327,12 +329,20 @@ async def _client(
         await consumers.remove()
 
 
+async def _ended(clients: Mapping[str, _Clients]) -> tuple[int, Mapping[str, LoadStats]]:
+    """End all producers, so that nothing disturbs their sends; return the time and each one's numbers."""
+    return time.time_ns(), {client: await one.load.stop() for client, one in clients.items()}
+
+
 async def _accounts(
-    clients: Mapping[str, _Clients], fault: str, until_whole: Callable[[], Awaitable[object]], fault_ns: int
+    clients: Mapping[str, _Clients],
+    ended: tuple[int, Mapping[str, LoadStats]],
+    fault: str,
+    until_whole: Callable[[], Awaitable[object]],
+    fault_ns: int,
 ) -> list[tuple[FaultCost, list[Send]]]:
-    """End all producers, then read back; return the cost to each client without phases, and its sends."""
-    stopped_ns = time.time_ns()
-    stats = {client: await one.load.stop() for client, one in clients.items()}
+    """Read back from the whole group; return the cost to each client without phases, and its sends."""
+    stopped_ns, stats = ended
     found = []
     for client, one in clients.items():
         cost, sends = await _account(one, stats[client], fault, until_whole, fault_ns, stopped_ns)
