@@ -9,6 +9,8 @@ Source: org.apache.rocketmq.remoting.protocol.header.* of 5.2.0 to 5.5.0.
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
+import msgspec
+
 from controller_core.remoting.header import Header, JavaInt, JavaLong
 
 PRODUCER_GROUP: Final = "SELF_TEST_P_GROUP"
@@ -232,3 +234,17 @@ class WritePermOfBrokerRequestHeader(Header, frozen=True):
     """
 
     broker_name: str
+
+
+class GetConsumerListRequestHeader(Header, frozen=True):
+    """38 GET_CONSUMER_LIST_BY_GROUP; code 1 if the broker knows no consumer of the group."""
+
+    consumer_group: str
+
+
+class UnregisterClientRequestHeader(Header, frozen=True):
+    """35 UNREGISTER_CLIENT: what this connection registered as a producer or as a consumer."""
+
+    client_id: str = msgspec.field(name="clientID")
+    producer_group: str | None = None
+    consumer_group: str | None = None

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -24,6 +25,9 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 TOPIC = "T"
 WITHIN_S = 90.0
 QUEUES = 4
+RECEIVES_WITHIN_S = 20.0
+"""Less than the 30 s between two heartbeats of a client."""
+TAKEN_BACK = f"unregister a consumer[concurrent-{TOPIC}]"
 GET_CONSUMER_LIST_BY_GROUP = 38
 
 
@@ -111,6 +115,44 @@ async def test_guests_are_listed_once_and_receive_from_all_queues(twice: TwiceRe
                     assert {one.queue for one in consumers.received()} == set(range(QUEUES))
                     assert len(await twice.consumer_names()) == 1
     finally:
+        await companion.process.stop()
+
+
+async def test_guests_that_the_broker_does_not_know_yet_receive_and_are_listed_once_when_it_does(
+    twice: TwiceReached,
+) -> None:
+    """As after a change of master to a broker that has just started, to which clients have not come back."""
+    port = free_port()
+    companion = BrokerCompanion(twice.broker, [f"127.0.0.1:{free_port()}"], **{"guest-port": str(port)})
+    await companion.process.start()
+    own_way = Relay(twice.broker.address)
+    try:
+        await companion.wait_metric("guests", 0, WITHIN_S)
+        async with TwoAddressRoutes(
+            twice.name_server.address, f"127.0.0.1:{port}", own_way.address
+        ) as routes:
+            load = twice.load(routes)
+            async with load, twice.consumers(routes) as consumers:
+                await load.wait_for_acknowledged(100, WITHIN_S)
+                async with asyncio.timeout(RECEIVES_WITHIN_S):
+                    while {one.ordered for one in consumers.received()} != {True, False}:  # noqa: ASYNC110 - a file
+                        await asyncio.sleep(0.1)
+                await _until_listed(twice, 1)
+                await own_way.start()
+                await twice.broker.process.wait_for_text(TAKEN_BACK, WITHIN_S)
+                await _until_listed(twice, 1)
+                known_ns = time.time_ns()
+                await load.wait_for_acknowledged(200, WITHIN_S, after_ns=known_ns)
+                await load.stop()
+                keys = {send.key for send in load.sends() if send.acknowledged}
+                async with asyncio.timeout(WITHIN_S):
+                    while keys - {  # noqa: ASYNC110 - a file sends no notification
+                        one.key for one in consumers.received() if not one.ordered
+                    }:
+                        await asyncio.sleep(0.1)
+                assert await twice.consumer_names() == list(set(await twice.consumer_names()))
+    finally:
+        await own_way.stop()
         await companion.process.stop()
 
 

@@ -13,11 +13,14 @@ from controller_core.channel.log_rate import LogRate
 from controller_core.channel.places import Places, PortPlace
 from controller_core.channel.sockets import set_options
 from controller_core.error_text import error_text
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.frame import encode
 from controller_core.tls.serving import MemberTls
 from ha_sidecar import limits
 from ha_sidecar.address import HostPort
 from ha_sidecar.companion.guests.admission import Admission
 from ha_sidecar.companion.guests.heartbeat_filter import HeartbeatFilter
+from ha_sidecar.companion.guests.introductions import Introductions
 
 DIAL_WITHIN_S: Final = 1.0
 DIAL_AGAIN_S: Final = 0.002
@@ -35,11 +38,14 @@ class GuestRoom:
     Attributes:
         places: those of the port.
         guests: all that are there, in the order of their coming.
+        introductions: tells the broker of their consumers.
         emptied: heartbeats whose consumers were taken out, ever.
     """
 
-    def __init__(self, broker: HostPort, tls: MemberTls | None, admission: Admission) -> None:
-        """Take the broker's address, how it is dialled for guests that speak TLS, and when guests pass."""
+    def __init__(
+        self, broker: HostPort, tls: MemberTls | None, admission: Admission, introductions: Introductions
+    ) -> None:
+        """Take the broker's address, TLS of guests that speak it, when guests pass, and who tells of them."""
         self.places: Final = Places(limits.GUESTS_MAX, limits.GUESTS_SOURCE_MAX)
         self.guests: Final[dict[Guest, None]] = {}
         self.emptied = 0
@@ -48,6 +54,7 @@ class GuestRoom:
         self._broker: Final = broker
         self._tls: Final = tls
         self._admission: Final = admission
+        self.introductions: Final = introductions
         self._unsent_sides = 0
         self._home_before_s = 0.0
 
@@ -60,6 +67,7 @@ class GuestRoom:
     def left(self, guest: "Guest") -> None:
         """Learn that a guest has gone."""
         self.guests.pop(guest, None)
+        self.introductions.left(guest)
         self.places.give_back(guest.place)
 
     def send_home(self) -> None:
@@ -105,6 +113,7 @@ class GuestRoom:
 
     def close(self) -> None:
         """End all guests."""
+        self.introductions.close()
         for guest in list(self.guests):
             guest.end()
 
@@ -160,6 +169,15 @@ class Guest:
         self._room.emptied += self._filter.emptied - emptied
         self.broker.write(passed.to_broker)
         self.client.write(passed.to_client)
+        for consumers in passed.consumers:
+            self._room.introductions.came(self, consumers)
+
+    def insert(self, request: RemotingCommand) -> bool:
+        """Send a oneway request of ours to the broker; False while a request of the client is under way."""
+        if self._is_ended or not self._filter.is_between_frames:
+            return False
+        self.broker.write(encode(request))
+        return True
 
     def cannot_send(self, side: "GuestSide") -> None:
         """Read no more from the other side."""

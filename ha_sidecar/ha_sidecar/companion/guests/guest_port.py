@@ -1,7 +1,8 @@
 """The port in a broker's pod where the clients of a former master come in, once its address leads here.
 
 Each guest has a connection to the broker of its own, and its bytes pass both ways as they come. Only
-consumers in its heartbeats are taken out (`heartbeat_filter`). When the address leads elsewhere again, or the
+consumers in its heartbeats are taken out (`heartbeat_filter`), unless the broker does not know them otherwise
+(`introductions`). When the address leads elsewhere again, or the
 broker is no master any more, all guests are sent home: their connections end as soon as nothing is under way
 on them. Otherwise a client would stay with this broker where it means the other one, for as long as it runs.
 
@@ -32,6 +33,7 @@ from controller_core.tls.serving import MemberTls
 from ha_sidecar.address import HostPort
 from ha_sidecar.companion.guests.admission import Admission
 from ha_sidecar.companion.guests.guest import GuestRoom
+from ha_sidecar.companion.guests.introductions import Introductions
 from ha_sidecar.decisions.broker_facts import GroupFacts
 
 BACKLOG: Final = 1024
@@ -72,7 +74,8 @@ class GuestPort:
         self._tls: Final = tls
         self._broker: Final = broker
         self._sign: Final = sign
-        self._room: Final = GuestRoom(broker, tls, Admission(self._asker, before))
+        introductions = Introductions(self._asker, sign)
+        self._room: Final = GuestRoom(broker, tls, Admission(self._asker, before), introductions)
         self._stop: Final = threading.Event()
         self._problem: BaseException | None = None
         self._opened: Final = threading.Event()

@@ -8,7 +8,8 @@ second belong to no client, and half of the queues are not consumed. (5.5.0 on K
 stood still from a kill on, for as long as the client ran.)
 
 So a heartbeat that comes this way names producers only. Its consumers are known to the broker by the other
-connection. All other bytes pass unchanged, and are not looked at beyond the code of their request.
+connection, or `introductions` makes them known until they are. All other bytes pass unchanged; of them, only
+the code of each request is read.
 
 A signed heartbeat cannot be changed: its signature covers its body. It is answered here, and the broker does
 not see it. Its producers are unknown to the broker until their next heartbeat by the new routes.
@@ -22,7 +23,8 @@ HeartbeatData 5.5.0.
 import json
 import re
 import struct
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from msgspec import structs
 
@@ -33,6 +35,7 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError, RemotingUsageError
 from controller_core.remoting.frame import FRAME_START_BYTES, LENGTH_BYTES, decode_frame, encode, frame_start
 from ha_sidecar import limits
+from ha_sidecar.companion.guests.introductions import Consumers
 
 CONSUMERS: Final = "consumerDataSet"
 
@@ -45,6 +48,7 @@ class Passed(NamedTuple):
 
     to_broker: bytes
     to_client: bytes = b""
+    consumers: tuple[Consumers, ...] = ()
 
 
 class HeartbeatFilter:
@@ -64,6 +68,11 @@ class HeartbeatFilter:
         self._is_unreadable = False
 
     @property
+    def is_between_frames(self) -> bool:
+        """Whether the broker has got whole requests only, so that another one may follow."""
+        return not self._passing_bytes and not self._is_unreadable
+
+    @property
     def held_bytes(self) -> int:
         """Bytes of a frame that may be a heartbeat and has not come whole."""
         return len(self._held)
@@ -79,6 +88,7 @@ class HeartbeatFilter:
         self._held = b""
         to_broker: list[bytes] = []
         to_client: list[bytes] = []
+        consumers: list[Consumers] = []
         begin, at = 0, self._passing_bytes
         self._passing_bytes = 0
         while at < len(data):
@@ -92,13 +102,14 @@ class HeartbeatFilter:
             if changed is not None:
                 to_broker += [data[begin:at], changed.to_broker]
                 to_client.append(changed.to_client)
+                consumers += changed.consumers
                 begin = at + size
             at += size
         if at > len(data):
             self._passing_bytes, at = at - len(data), len(data)
         self._held = data[at:]
         to_broker.append(data[begin:at])
-        return Passed(b"".join(to_broker), b"".join(to_client))
+        return Passed(b"".join(to_broker), b"".join(to_client), tuple(consumers))
 
     def _frame_bytes(self, data: bytes, at: int) -> int:
         """Return the length of the frame that begins there; of the rest if the stream is unreadable."""
@@ -133,11 +144,11 @@ class HeartbeatFilter:
             if command.code != RequestCode.HEART_BEAT or command.is_response or not names.get(CONSUMERS):
                 return None
             self.emptied += 1
+            consumers = _consumers(command, names)
             if SIGNATURE in (command.ext or {}):
-                return Passed(b"", b"" if command.is_oneway else encode(_taken(command)))
-            return Passed(
-                encode(structs.replace(command, body=json.dumps(names | {CONSUMERS: []}).encode())), b""
-            )
+                return Passed(b"", b"" if command.is_oneway else encode(_taken(command)), consumers)
+            emptied = structs.replace(command, body=json.dumps(names | {CONSUMERS: []}).encode())
+            return Passed(encode(emptied), b"", consumers)
         except (RemotingProtocolError, RemotingUsageError, AttributeError, TypeError):
             return None
 
@@ -146,6 +157,15 @@ def _is_of_heartbeat(kind: int, header: bytes) -> bool:
     if kind == SerializeType.ROCKETMQ:
         return len(header) >= _SHORT.size and _SHORT.unpack_from(header)[0] == RequestCode.HEART_BEAT
     return _HEARTBEAT_IN_JSON.search(header) is not None
+
+
+def _consumers(command: RemotingCommand, names: Mapping[str, Any]) -> tuple[Consumers, ...]:
+    """Return a heartbeat's consumers; none if it does not name its client and their groups."""
+    client_id = names.get("clientID")
+    groups = [one.get("groupName") for one in names[CONSUMERS]]
+    if not isinstance(client_id, str) or not all(isinstance(group, str) for group in groups):
+        return ()
+    return (Consumers(client_id, tuple(dict.fromkeys(groups)), command),)
 
 
 def _taken(command: RemotingCommand) -> RemotingCommand:

@@ -22,6 +22,7 @@ from ha_sidecar.companion.guests import guest, guest_port
 from ha_sidecar.companion.guests.admission import Admission
 from ha_sidecar.companion.guests.guest import GuestRoom, GuestSide
 from ha_sidecar.companion.guests.guest_port import GuestPort
+from ha_sidecar.companion.guests.introductions import Introductions
 from testkit.processes.certificates import Authority
 from testkit.processes.ports import free_port
 
@@ -209,7 +210,8 @@ async def test_what_a_guest_sends_reaches_no_broker_that_is_not_master_yet(entra
 async def test_what_a_guest_sends_before_the_broker_is_connected_reaches_it() -> None:
     """Whether or not asyncio reads on after a pause in `connection_made`, which depends on its release."""
     address = ("127.0.0.1", free_port())
-    room = GuestRoom(address, None, Admission(lambda: Asker(address), lambda: None))
+    introductions = Introductions(lambda: Asker(address), None)
+    room = GuestRoom(address, None, Admission(lambda: Asker(address), lambda: None), introductions)
     place = room.places.take("10.0.0.1")
     assert place is not None
     side = cast("GuestSide", room.enter(place))

@@ -11,7 +11,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode, SerializeT
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.frame import FrameDecoder, encode
 from ha_sidecar import limits
-from ha_sidecar.companion.guests.heartbeat_filter import HeartbeatFilter
+from ha_sidecar.companion.guests.heartbeat_filter import HeartbeatFilter, Passed
 
 PRODUCERS = [{"groupName": "p"}]
 CONSUMERS = [{"groupName": "c", "subscriptionDataSet": [{"topic": "T", "subVersion": 1_795_000_000_000}]}]
@@ -61,12 +61,18 @@ def test_a_heartbeat_reaches_the_broker_without_its_consumers(kind: SerializeTyp
     assert (command.code, command.opaque, command.flag, command.version) == (34, sent.opaque, sent.flag, 475)
     assert command.serialize_type is kind
     assert (passed.to_client, filtering.emptied, filtering.held_bytes) == (b"", 1, 0)
+    (consumers,) = passed.consumers
+    assert (consumers.client_id, consumers.groups, consumers.heartbeat.body) == (
+        "10.0.0.1@1",
+        ("c",),
+        sent.body,
+    )
 
 
 def test_a_heartbeat_without_consumers_passes_as_it_is() -> None:
     filtering = HeartbeatFilter()
     frame = encode(_heartbeat(consumerDataSet=[]))
-    assert filtering.feed(frame) == (frame, b"")
+    assert filtering.feed(frame) == Passed(frame)
     assert filtering.emptied == 0
 
 
@@ -98,13 +104,14 @@ def test_a_signed_heartbeat_is_answered_and_the_broker_does_not_see_it() -> None
 
 def test_a_signed_one_way_heartbeat_is_not_answered() -> None:
     sent = structs.replace(signed(_heartbeat(), Credentials("u", "p")), flag=FLAG_ONEWAY)
-    assert HeartbeatFilter().feed(encode(sent)) == (b"", b"")
+    passed = HeartbeatFilter().feed(encode(sent))
+    assert (passed.to_broker, passed.to_client) == (b"", b"")
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"7", b'{"consumerDataSet":null}', b"\xff" * 30])
 def test_a_heartbeat_that_cannot_be_read_is_left_to_the_broker(body: bytes) -> None:
     frame = encode(structs.replace(_heartbeat(), body=body))
-    assert HeartbeatFilter().feed(frame) == (frame, b"")
+    assert HeartbeatFilter().feed(frame) == Passed(frame)
 
 
 @pytest.mark.parametrize(
