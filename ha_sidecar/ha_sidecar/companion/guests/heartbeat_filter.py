@@ -162,10 +162,12 @@ def _is_of_heartbeat(kind: int, header: bytes) -> bool:
 def _consumers(command: RemotingCommand, names: Mapping[str, Any]) -> tuple[Consumers, ...]:
     """Return a heartbeat's consumers; none if it does not name its client and their groups."""
     client_id = names.get("clientID")
-    groups = [one.get("groupName") for one in names[CONSUMERS]]
-    if not isinstance(client_id, str) or not all(isinstance(group, str) for group in groups):
+    found = names[CONSUMERS] if isinstance(names[CONSUMERS], list) else []
+    told = [one.get("groupName") if isinstance(one, dict) else None for one in found]
+    groups = tuple(dict.fromkeys(group for group in told if isinstance(group, str)))
+    if not isinstance(client_id, str) or not groups or None in told:
         return ()
-    return (Consumers(client_id, tuple(dict.fromkeys(groups)), command),)
+    return (Consumers(client_id, groups, command),)
 
 
 def _taken(command: RemotingCommand) -> RemotingCommand:

@@ -92,6 +92,13 @@ def test_every_other_byte_passes_in_its_order_however_the_stream_is_cut(seed: in
     assert (filtering.emptied, filtering.held_bytes) == (12, 0)
 
 
+@pytest.mark.parametrize("odd", [{"clientID": 7}, {"consumerDataSet": {"a": 1}}, {"consumerDataSet": [7]}])
+def test_consumers_that_cannot_be_named_are_taken_out_and_never_sent_on(odd: dict[str, object]) -> None:
+    passed = HeartbeatFilter().feed(encode(_heartbeat(**odd)))
+    (command,) = FrameDecoder().feed(passed.to_broker)
+    assert (json.loads(command.body)["consumerDataSet"], passed.consumers) == ([], ())
+
+
 def test_a_signed_heartbeat_is_answered_and_the_broker_does_not_see_it() -> None:
     filtering = HeartbeatFilter()
     sent = signed(_heartbeat(), Credentials("u", "p"))
