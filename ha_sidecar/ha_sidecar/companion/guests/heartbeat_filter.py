@@ -35,12 +35,19 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError, RemotingUsageError
 from controller_core.remoting.frame import FRAME_START_BYTES, LENGTH_BYTES, decode_frame, encode, frame_start
 from ha_sidecar import limits
-from ha_sidecar.companion.guests.introductions import Consumers
 
 CONSUMERS: Final = "consumerDataSet"
 
 _SHORT: Final = struct.Struct(">h")
 _HEARTBEAT_IN_JSON: Final = re.compile(rb'"code"\s*:\s*%d(?!\d)' % RequestCode.HEART_BEAT)
+
+
+class Consumers(NamedTuple):
+    """The consumers of one heartbeat: the client, its groups, and the heartbeat as it came."""
+
+    client_id: str
+    groups: tuple[str, ...]
+    heartbeat: RemotingCommand
 
 
 class Passed(NamedTuple):

@@ -24,7 +24,7 @@ PullMessageProcessor 5.5.0.
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from msgspec import structs
 
@@ -39,17 +39,10 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar import limits
+from ha_sidecar.companion.guests.heartbeat_filter import Consumers
 
 LOOK_S: Final = 0.1
 ASKING_SHARE: Final = 0.05
-
-
-class Consumers(NamedTuple):
-    """The consumers of one heartbeat: the client, its groups, and the heartbeat as it came."""
-
-    client_id: str
-    groups: tuple[str, ...]
-    heartbeat: RemotingCommand
 
 
 class Way(Protocol):

@@ -12,7 +12,8 @@ from controller_core.channel.endpoints import Server, serve
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from ha_sidecar import limits
-from ha_sidecar.companion.guests.introductions import Consumers, Introductions
+from ha_sidecar.companion.guests.heartbeat_filter import Consumers
+from ha_sidecar.companion.guests.introductions import Introductions
 
 WITHIN_S = 5.0
 CLIENT, GROUP = "10.0.0.1@1", "c"
