@@ -3,7 +3,7 @@
 `heartbeat_filter` takes the consumers out of guests' heartbeats, because the broker knows them by their own
 connection to it. A broker that has just started does not: its clients dial it again with their next
 heartbeats, up to 30 s later. Until then it refuses their pulls ("the consumer's group info not exist"), and
-they receive nothing. So the broker is asked for the consumers of the group, and
+they receive nothing. So the companion asks the broker for the consumers of the group, and
 
 | it names the client | and the guest's heartbeat | then |
 |---|---|---|
@@ -12,9 +12,9 @@ they receive nothing. So the broker is asked for the consumers of the group, and
 | once | is not the first that is sent on | it is sent on too: it renews the subscriptions |
 | twice or more | was sent on | the guest's consumers are unregistered: the client has its own connection |
 
-While the broker names a client twice, the client leaves half of its queues alone. So the broker is asked
-each `LOOK_S` while a heartbeat that was sent on counts, or less often: asking takes at most `ASKING_SHARE` of
-the time.
+While the broker names a client twice, the client leaves half of its queues alone. So the companion asks each
+`LOOK_S` while a heartbeat that it sent on counts, or less often: asking takes at most `ASKING_SHARE` of the
+time.
 
 Never: keeps what a guest sent for longer than the first question, or waits for a broker that does not answer.
 
@@ -45,7 +45,7 @@ LOOK_S: Final = 0.1
 ASKING_SHARE: Final = 0.05
 
 
-class Way(Protocol):
+class GuestWay(Protocol):
     """A guest's connection to the broker."""
 
     def insert(self, request: RemotingCommand) -> bool:
@@ -60,11 +60,11 @@ class Introductions:
         """Take a new way to ask the broker, and what signs requests of ours; None without access control."""
         self._asker: Final = asker
         self._sign: Final = sign
-        self._new: Final[dict[Way, Consumers]] = {}
-        self._introduced: Final[dict[Way, tuple[str, tuple[str, ...]]]] = {}
+        self._new: Final[dict[GuestWay, Consumers]] = {}
+        self._introduced: Final[dict[GuestWay, tuple[str, tuple[str, ...]]]] = {}
         self._looking: asyncio.Task[None] | None = None
 
-    def came(self, guest: Way, consumers: Consumers) -> None:
+    def came(self, guest: GuestWay, consumers: Consumers) -> None:
         """Learn that a guest's heartbeat lost its consumers."""
         if guest in self._introduced and self._send_on(guest, consumers):
             return
@@ -75,7 +75,7 @@ class Introductions:
         if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().create_task(self._look())
 
-    def left(self, guest: Way) -> None:
+    def left(self, guest: GuestWay) -> None:
         """Learn that a guest has gone; the broker forgets its consumers by itself."""
         self._new.pop(guest, None)
         self._introduced.pop(guest, None)
@@ -119,13 +119,13 @@ class Introductions:
                 continue
         return found
 
-    def _introduce(self, guest: Way, consumers: Consumers, named: dict[str, list[str]]) -> None:
+    def _introduce(self, guest: GuestWay, consumers: Consumers, named: dict[str, list[str]]) -> None:
         lists = [named[group] for group in consumers.groups if group in named]
         is_known = all(consumers.client_id in names for names in lists)
         if is_known or self._send_on(guest, consumers):
             del self._new[guest]
 
-    def _send_on(self, guest: Way, consumers: Consumers) -> bool:
+    def _send_on(self, guest: GuestWay, consumers: Consumers) -> bool:
         """Send a heartbeat as it came; False while a request of the client is under way."""
         heartbeat = consumers.heartbeat
         if not guest.insert(structs.replace(heartbeat, flag=heartbeat.flag | FLAG_ONEWAY)):
@@ -133,7 +133,7 @@ class Introductions:
         self._introduced[guest] = (consumers.client_id, consumers.groups)
         return True
 
-    def _take_back(self, guest: Way, named: dict[str, list[str]]) -> None:
+    def _take_back(self, guest: GuestWay, named: dict[str, list[str]]) -> None:
         client_id, groups = self._introduced[guest]
         left = []
         for group in groups:

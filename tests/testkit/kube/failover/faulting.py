@@ -171,10 +171,7 @@ async def measured_by_clients(
             await asyncio.sleep(BEFORE_S)
             first, before = await group.succeeded(before)
         after, fault_ns, held = await _done(group, before, fault, nodes[before.master])
-        ended = await _ended(running)
-        if fault in {KILL, AGAIN}:
-            await _renew(group.cluster, before.master)
-        found = await _accounts(running, ended, fault, group.until_whole, fault_ns)
+        found = await _accounts(running, fault, group, fault_ns, before.master)
     if fault == AGAIN:
         await _renew(group.cluster, first.master)
     return tuple(
@@ -258,12 +255,8 @@ async def measured_plain(
         await asyncio.sleep(warm_up_s + BEFORE_S)
         fault_ns = await inject(group, before.master, fault, harmed_node, PLAIN_NODE_FAULT_S)
         await asyncio.sleep(PLAIN_AFTER_S)
-        running = {INSIDE: clients}
-        ended = await _ended(running)
-        if fault == KILL:
-            await _renew(group.cluster, before.master)
-        ((cost, _),) = await _accounts(running, ended, f"{fault}, plain", group.until_whole, fault_ns)
-    return cost
+        ((cost, _),) = await _accounts({INSIDE: clients}, fault, group, fault_ns, before.master)
+    return replace(cost, fault=f"{fault}, plain")
 
 
 async def _renew(cluster: Cluster, pod: str) -> None:
@@ -329,23 +322,20 @@ async def _client(
         await consumers.remove()
 
 
-async def _ended(clients: Mapping[str, _Clients]) -> tuple[int, Mapping[str, LoadStats]]:
-    """End all producers, so that nothing disturbs their sends; return the time and each one's numbers."""
-    return time.time_ns(), {client: await one.load.stop() for client, one in clients.items()}
-
-
 async def _accounts(
-    clients: Mapping[str, _Clients],
-    ended: tuple[int, Mapping[str, LoadStats]],
-    fault: str,
-    until_whole: Callable[[], Awaitable[object]],
-    fault_ns: int,
+    clients: Mapping[str, _Clients], fault: str, group: KubeGroup | PlainGroup, fault_ns: int, master: str
 ) -> list[tuple[FaultCost, list[Send]]]:
-    """Read back from the whole group; return the cost to each client without phases, and its sends."""
-    stopped_ns, stats = ended
+    """End all producers, renew a killed master's pod, and read back from the whole group.
+
+    Return the cost to each client without phases, and its sends.
+    """
+    stopped_ns = time.time_ns()
+    stats = {client: await one.load.stop() for client, one in clients.items()}
+    if fault in {KILL, AGAIN}:
+        await _renew(group.cluster, master)
     found = []
     for client, one in clients.items():
-        cost, sends = await _account(one, stats[client], fault, until_whole, fault_ns, stopped_ns)
+        cost, sends = await _account(one, stats[client], fault, group.until_whole, fault_ns, stopped_ns)
         found.append((replace(cost, client=client), sends))
     return found
 

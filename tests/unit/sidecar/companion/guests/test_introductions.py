@@ -55,7 +55,7 @@ class ListingBroker:
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
 
 
-class Guest:
+class IntroducedGuest:
     """A guest's connection to that broker."""
 
     def __init__(self, broker: ListingBroker) -> None:
@@ -78,7 +78,7 @@ class Guest:
 
     @property
     def codes(self) -> list[int]:
-        """Return the codes of what was inserted."""
+        """Return the codes of the inserted requests."""
         return [request.code for request in self.inserted]
 
 
@@ -102,7 +102,7 @@ def heartbeat(body: bytes = b"{}") -> Consumers:
 
 
 async def asked_again(broker: ListingBroker, times: int = 2) -> None:
-    """Wait until the broker was asked some more times."""
+    """Wait until the broker has answered some more questions."""
     until = broker.asked + times
     async with asyncio.timeout(WITHIN_S):
         while broker.asked < until:  # noqa: ASYNC110 - a counter
@@ -112,7 +112,7 @@ async def asked_again(broker: ListingBroker, times: int = 2) -> None:
 async def test_a_client_that_the_broker_does_not_name_is_introduced_by_its_own_heartbeat(
     broker: ListingBroker, introductions: Introductions
 ) -> None:
-    guest = Guest(broker)
+    guest = IntroducedGuest(broker)
     introductions.came(guest, heartbeat(b"as it came"))
     await asked_again(broker)
     assert [(one.code, one.body) for one in guest.inserted] == [(34, b"as it came")]
@@ -121,7 +121,7 @@ async def test_a_client_that_the_broker_does_not_name_is_introduced_by_its_own_h
 async def test_a_client_that_the_broker_names_is_left_alone_and_no_more_is_asked(
     broker: ListingBroker, introductions: Introductions
 ) -> None:
-    guest = Guest(broker)
+    guest = IntroducedGuest(broker)
     broker.named = [CLIENT]
     introductions.came(guest, heartbeat())
     await asked_again(broker, 1)
@@ -132,7 +132,7 @@ async def test_a_client_that_the_broker_names_is_left_alone_and_no_more_is_asked
 async def test_the_guest_is_taken_back_as_soon_as_the_client_has_its_own_connection(
     broker: ListingBroker, introductions: Introductions
 ) -> None:
-    guest = Guest(broker)
+    guest = IntroducedGuest(broker)
     introductions.came(guest, heartbeat())
     await asked_again(broker)
     broker.named.append(CLIENT)
@@ -145,7 +145,7 @@ async def test_the_guest_is_taken_back_as_soon_as_the_client_has_its_own_connect
 async def test_of_two_guests_of_one_client_one_stays(
     broker: ListingBroker, introductions: Introductions
 ) -> None:
-    guests = [Guest(broker), Guest(broker)]
+    guests = [IntroducedGuest(broker), IntroducedGuest(broker)]
     for guest in guests:
         introductions.came(guest, heartbeat())
     async with asyncio.timeout(WITHIN_S):
@@ -158,7 +158,7 @@ async def test_of_two_guests_of_one_client_one_stays(
 async def test_further_heartbeats_of_an_introduced_guest_renew_its_subscriptions_at_once(
     broker: ListingBroker, introductions: Introductions
 ) -> None:
-    guest = Guest(broker)
+    guest = IntroducedGuest(broker)
     introductions.came(guest, heartbeat(b"first"))
     await asked_again(broker)
     introductions.came(guest, heartbeat(b"second"))
@@ -168,7 +168,7 @@ async def test_further_heartbeats_of_an_introduced_guest_renew_its_subscriptions
 async def test_a_heartbeat_waits_for_the_end_of_a_request_that_is_under_way(
     broker: ListingBroker, introductions: Introductions
 ) -> None:
-    guest = Guest(broker)
+    guest = IntroducedGuest(broker)
     guest.is_between_requests = False
     introductions.came(guest, heartbeat())
     await asked_again(broker)
@@ -182,7 +182,7 @@ async def test_a_broker_that_refuses_the_question_is_told_nothing(
     broker: ListingBroker, introductions: Introductions
 ) -> None:
     broker.refusal = ResponseCode.NO_PERMISSION
-    guest = Guest(broker)
+    guest = IntroducedGuest(broker)
     introductions.came(guest, heartbeat())
     await asked_again(broker, 1)
     await asyncio.sleep(0.3)  # two more looks would be over
@@ -192,7 +192,7 @@ async def test_a_broker_that_refuses_the_question_is_told_nothing(
 async def test_a_guest_that_has_gone_is_forgotten(
     broker: ListingBroker, introductions: Introductions
 ) -> None:
-    guest = Guest(broker)
+    guest = IntroducedGuest(broker)
     introductions.came(guest, heartbeat())
     introductions.left(guest)
     await asyncio.sleep(0.2)
@@ -203,7 +203,7 @@ async def test_heartbeats_beyond_the_bound_are_not_kept(
     broker: ListingBroker, introductions: Introductions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "GUEST_INTRODUCTIONS_BYTES_MAX", 1_000)
-    small, large = Guest(broker), Guest(broker)
+    small, large = IntroducedGuest(broker), IntroducedGuest(broker)
     introductions.came(small, heartbeat())
     introductions.came(large, heartbeat(b"x" * 1_000))
     await asked_again(broker)
