@@ -60,13 +60,20 @@ class PushConsumers:
         command = java_command(self._jars, "Consume", *self._arguments, home=home, log="WARN")
         self.process.command = with_class_path(command, classes)
         await self.process.start()
+        try:
+            await self._until_both_receive()
+        except BaseException:
+            await self.process.stop()
+            raise
+        return self
+
+    async def _until_both_receive(self) -> None:
         await self.process.wait_for_text('"started":true', _START_TIMEOUT_S)
         async with asyncio.timeout(_RECEIVES_WITHIN_S):
             while {one.ordered for one in self.received()} != {False, True}:
                 if not self.process.running:
                     raise ProcessFailedError(f"the consumers ended:\n{self.process.tail()}")
                 await asyncio.sleep(_POLL_S)
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
