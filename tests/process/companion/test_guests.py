@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from controller_core.channel import Connection, connect
+from controller_core.remoting.client_headers import GetConsumerListRequestHeader
+from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
 from ha_sidecar.address import host_port
 from testkit.fakes.two_address_routes import TwoAddressRoutes
@@ -28,7 +30,6 @@ QUEUES = 4
 RECEIVES_WITHIN_S = 20.0
 """Less than the 30 s between two heartbeats of a client."""
 TAKEN_BACK = f"unregister a consumer[concurrent-{TOPIC}]"
-GET_CONSUMER_LIST_BY_GROUP = 38
 
 
 class TwiceReached:
@@ -57,8 +58,9 @@ class TwiceReached:
     async def consumer_names(self) -> list[str]:
         """Return the clients that the broker lists as consumers of the group."""
         assert self._asking is not None
-        group = {"consumerGroup": f"concurrent-{TOPIC}"}
-        answer = await self._asking.call(RemotingCommand.request(GET_CONSUMER_LIST_BY_GROUP, group), 5.0)
+        header = GetConsumerListRequestHeader(f"concurrent-{TOPIC}")
+        question = RemotingCommand.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header.to_ext())
+        answer = await self._asking.call(question, 5.0)
         return list(json.loads(answer.body)["consumerIdList"]) if answer.body else []
 
     def load(self, routes: TwoAddressRoutes) -> LoadClient:
@@ -87,6 +89,16 @@ async def _until_listed(twice: TwiceReached, times: int) -> None:
             await asyncio.sleep(0.1)
 
 
+async def _until_all_received(load: LoadClient, consumers: PushConsumers) -> None:
+    """Wait until the concurrent consumer has each acknowledged message of an ended load."""
+    keys = {send.key for send in load.sends() if send.acknowledged}
+    async with asyncio.timeout(WITHIN_S):
+        while keys - {  # noqa: ASYNC110 - a file sends no notification
+            one.key for one in consumers.received() if not one.ordered
+        }:
+            await asyncio.sleep(0.1)
+
+
 async def test_guests_are_listed_once_and_receive_from_all_queues(twice: TwiceReached) -> None:
     port = free_port()
     companion = BrokerCompanion(twice.broker, [f"127.0.0.1:{free_port()}"], **{"guest-port": str(port)})
@@ -106,12 +118,7 @@ async def test_guests_are_listed_once_and_receive_from_all_queues(twice: TwiceRe
                     assert guests >= 3  # a producer and two consumers
                     await load.wait_for_acknowledged(200, WITHIN_S)
                     await load.stop()
-                    keys = {send.key for send in load.sends() if send.acknowledged}
-                    async with asyncio.timeout(WITHIN_S):
-                        while keys - {  # noqa: ASYNC110 - a file sends no notification
-                            one.key for one in consumers.received() if not one.ordered
-                        }:
-                            await asyncio.sleep(0.1)
+                    await _until_all_received(load, consumers)
                     assert {one.queue for one in consumers.received()} == set(range(QUEUES))
                     assert len(await twice.consumer_names()) == 1
     finally:
@@ -144,12 +151,7 @@ async def test_guests_that_the_broker_does_not_know_yet_receive_and_are_listed_o
                 known_ns = time.time_ns()
                 await load.wait_for_acknowledged(200, WITHIN_S, after_ns=known_ns)
                 await load.stop()
-                keys = {send.key for send in load.sends() if send.acknowledged}
-                async with asyncio.timeout(WITHIN_S):
-                    while keys - {  # noqa: ASYNC110 - a file sends no notification
-                        one.key for one in consumers.received() if not one.ordered
-                    }:
-                        await asyncio.sleep(0.1)
+                await _until_all_received(load, consumers)
                 assert await twice.consumer_names() == list(set(await twice.consumer_names()))
     finally:
         await own_way.stop()

@@ -61,6 +61,7 @@ class Introductions:
         self._asker: Final = asker
         self._sign: Final = sign
         self._new: Final[dict[GuestWay, Consumers]] = {}
+        self._new_bytes = 0
         self._introduced: Final[dict[GuestWay, tuple[str, tuple[str, ...]]]] = {}
         self._looking: asyncio.Task[None] | None = None
 
@@ -68,16 +69,18 @@ class Introductions:
         """Learn that a guest's heartbeat lost its consumers."""
         if guest in self._introduced and self._send_on(guest, consumers):
             return
-        waiting_bytes = sum(one.heartbeat.size_bytes() for one in self._new.values())
-        if waiting_bytes + consumers.heartbeat.size_bytes() > limits.GUEST_INTRODUCTIONS_BYTES_MAX:
+        self._drop(guest)
+        heartbeat_bytes = consumers.heartbeat.size_bytes()
+        if self._new_bytes + heartbeat_bytes > limits.GUEST_INTRODUCTIONS_BYTES_MAX:
             return  # its next heartbeat is another occasion
         self._new[guest] = consumers
+        self._new_bytes += heartbeat_bytes
         if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().create_task(self._look())
 
     def left(self, guest: GuestWay) -> None:
         """Learn that a guest has gone; the broker forgets its consumers by itself."""
-        self._new.pop(guest, None)
+        self._drop(guest)
         self._introduced.pop(guest, None)
 
     def close(self) -> None:
@@ -123,7 +126,13 @@ class Introductions:
         lists = [named[group] for group in consumers.groups if group in named]
         is_known = all(consumers.client_id in names for names in lists)
         if is_known or self._send_on(guest, consumers):
-            del self._new[guest]
+            self._drop(guest)
+
+    def _drop(self, guest: GuestWay) -> None:
+        """Keep a guest's heartbeat no longer, if there is one."""
+        consumers = self._new.pop(guest, None)
+        if consumers is not None:
+            self._new_bytes -= consumers.heartbeat.size_bytes()
 
     def _send_on(self, guest: GuestWay, consumers: Consumers) -> bool:
         """Send a heartbeat as it came; False while a request of the client is under way."""
