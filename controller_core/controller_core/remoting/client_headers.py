@@ -236,7 +236,7 @@ class WritePermOfBrokerRequestHeader(Header, frozen=True):
     broker_name: str
 
 
-class GetConsumerListRequestHeader(Header, frozen=True):
+class GetConsumerListByGroupRequestHeader(Header, frozen=True):
     """38 GET_CONSUMER_LIST_BY_GROUP; code 1 if the broker knows no consumer of the group."""
 
     consumer_group: str

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from controller_core.channel import Connection, connect
-from controller_core.remoting.client_headers import GetConsumerListRequestHeader
+from controller_core.remoting.client_headers import GetConsumerListByGroupRequestHeader
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
 from ha_sidecar.address import host_port
@@ -58,7 +58,7 @@ class TwiceReached:
     async def consumer_names(self) -> list[str]:
         """Return the clients that the broker lists as consumers of the group."""
         assert self._asking is not None
-        header = GetConsumerListRequestHeader(f"concurrent-{TOPIC}")
+        header = GetConsumerListByGroupRequestHeader(f"concurrent-{TOPIC}")
         question = RemotingCommand.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header.to_ext())
         answer = await self._asking.call(question, 5.0)
         return list(json.loads(answer.body)["consumerIdList"]) if answer.body else []

@@ -52,8 +52,9 @@ def java_fields(folder: Path) -> dict[str, dict[str, str]]:
         capture_output=True,
         text=True,
         timeout=JAVA_TIMEOUT_S,
-        check=True,
+        check=False,
     )
+    assert finished.returncode == 0, finished.stderr
     lines = finished.stdout.splitlines()
     return {
         kind.__name__: dict(field.split(":") for field in line.split())

@@ -32,7 +32,7 @@ from controller_core.access.signing import Sign
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting import lenient_json
 from controller_core.remoting.client_headers import (
-    GetConsumerListRequestHeader,
+    GetConsumerListByGroupRequestHeader,
     UnregisterClientRequestHeader,
 )
 from controller_core.remoting.codes import RequestCode, ResponseCode
@@ -112,7 +112,7 @@ class Introductions:
         for group in sorted(groups):
             try:
                 answer = await asker.ask(
-                    RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListRequestHeader(group)
+                    RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader(group)
                 )
                 found[group] = _client_ids(answer.body)
             except AskError as error:
