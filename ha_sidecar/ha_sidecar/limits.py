@@ -99,6 +99,9 @@ GUEST_HEARTBEAT_BYTES_MAX: Final = _limit(
     _MIB,
     "of a heartbeat: some thousand subscriptions; a longer one passes",
 )
+GUEST_PULLS_BYTES_MAX: Final = _limit(
+    "GUEST_PULLS_BYTES_MAX", "bytes", 4 * _MIB, "pulls kept until the broker knows a consumer of their group"
+)
 GUEST_INTRODUCTIONS_BYTES_MAX: Final = _limit(
     "GUEST_INTRODUCTIONS_BYTES_MAX", "bytes", 4 * _MIB, "heartbeats kept until the broker tells whom it knows"
 )

@@ -29,6 +29,7 @@ WITHIN_S = 90.0
 QUEUES = 4
 RECEIVES_WITHIN_S = 20.0
 """Less than the 30 s between two heartbeats of a client."""
+REFUSED_PULL = "group info not exist"
 TAKEN_BACK = f"unregister a consumer[concurrent-{TOPIC}]"
 
 
@@ -153,6 +154,33 @@ async def test_guests_that_the_broker_does_not_know_yet_receive_and_are_listed_o
                 await load.stop()
                 await _until_all_received(load, consumers)
                 assert await twice.consumer_names() == list(set(await twice.consumer_names()))
+    finally:
+        await own_way.stop()
+        await companion.process.stop()
+
+
+async def test_pulls_of_guests_that_come_back_to_a_fresh_broker_are_not_refused(twice: TwiceReached) -> None:
+    """Their clients pull as soon as they are connected, and a refused pull is tried again a second later."""
+    port = free_port()
+    companion = BrokerCompanion(twice.broker, [f"127.0.0.1:{free_port()}"], **{"guest-port": str(port)})
+    await companion.process.start()
+    own_way = Relay(twice.broker.address)
+    try:
+        await companion.wait_metric("guests", 0, WITHIN_S)
+        async with TwoAddressRoutes(
+            twice.name_server.address, f"127.0.0.1:{port}", own_way.address
+        ) as routes:
+            load = twice.load(routes)
+            async with load, twice.consumers(routes) as consumers:
+                async with asyncio.timeout(WITHIN_S):
+                    while {one.ordered for one in consumers.received()} != {True, False}:  # noqa: ASYNC110 - a file
+                        await asyncio.sleep(0.1)
+                await twice.broker.kill()
+                await twice.broker.start()
+                await load.wait_for_acknowledged(200, WITHIN_S, after_ns=time.time_ns())
+                await load.stop()
+                await _until_all_received(load, consumers)
+                assert REFUSED_PULL not in twice.broker.process.output()
     finally:
         await own_way.stop()
         await companion.process.stop()

@@ -29,7 +29,7 @@ from controller_core.remoting.numbers import LogOffset
 from controller_core.server.peers import codec as peer_codec
 from controller_core.server.peers.codec import PeerProtocolError
 from ha_sidecar.commitlog.records import RecordKind, check_record, texts_hold_nul, texts_lack_bytes
-from ha_sidecar.companion.guests.heartbeat_filter import HeartbeatFilter
+from ha_sidecar.companion.guests.request_filter import RequestFilter
 from ha_sidecar.epoch import EpochList, file_format
 from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.errors import HaProtocolError
@@ -224,15 +224,16 @@ def ha_handshake(data: bytes) -> None:
 def guest_stream(data: bytes) -> None:
     """Feed a guest's bytes in pieces, as long as the first byte says, and at once.
 
-    The same reaches broker and client, and without an emptied heartbeat the broker gets all.
+    The same reaches broker and client, and without an emptied heartbeat and a kept pull the broker gets all.
     """
     step, stream = max(data[0], 1) if data else 1, data[1:]
-    at_once, in_pieces = HeartbeatFilter(), HeartbeatFilter()
+    at_once, in_pieces = RequestFilter(), RequestFilter()
     whole = at_once.feed(stream)
     parts = [in_pieces.feed(stream[at : at + step]) for at in range(0, len(stream), step)]
     _same(whole.to_broker, b"".join(part.to_broker for part in parts), "what a broker gets of a guest")
     _same(whole.to_client, b"".join(part.to_client for part in parts), "what a guest is answered")
-    if not at_once.emptied:
+    _same(whole.pulls, tuple(pull for part in parts for pull in part.pulls), "a guest's pulls")
+    if not at_once.emptied and not whole.pulls:
         end = len(stream) - at_once.held_bytes
         _same(stream[:end], whole.to_broker, "what a guest sent")
 

@@ -19,11 +19,13 @@ from controller_core.tls.serving import MemberTls
 from ha_sidecar import limits
 from ha_sidecar.address import HostPort
 from ha_sidecar.companion.guests.admission import Admission
-from ha_sidecar.companion.guests.heartbeat_filter import HeartbeatFilter
 from ha_sidecar.companion.guests.introductions import Introductions
+from ha_sidecar.companion.guests.request_filter import Pull, RequestFilter
 
 DIAL_WITHIN_S: Final = 1.0
 DIAL_AGAIN_S: Final = 0.002
+PULLS_WAIT_S: Final = 1.0
+"""A guest's first pulls wait at most so long for the broker to know its consumers; a client waits as long."""
 QUIET_S: Final = 0.5
 """A guest that is sent home goes when nothing has passed for so long: no answer is under way."""
 HOME_WITHIN_S: Final = 10.0
@@ -55,6 +57,7 @@ class GuestRoom:
         self._tls: Final = tls
         self._admission: Final = admission
         self.introductions: Final = introductions
+        self._pulls_bytes = 0
         self._unsent_sides = 0
         self._home_before_s = 0.0
 
@@ -88,6 +91,11 @@ class GuestRoom:
         """Count a side that could not send all; False if that is one too many."""
         self._unsent_sides += 1
         return self._unsent_sides * limits.GUEST_READ_BYTES_MAX <= limits.GUESTS_BYTES_MAX
+
+    def may_keep_pulls(self, pulls_bytes: int) -> bool:
+        """Count bytes of pulls that wait now, or no longer wait (below 0); False if those are too many."""
+        self._pulls_bytes += pulls_bytes
+        return self._pulls_bytes <= limits.GUEST_PULLS_BYTES_MAX
 
     def sent(self) -> None:
         """Count a side that has sent all again, or has ended."""
@@ -126,10 +134,12 @@ class Guest:
         self.came_s = self.passed_s = time.monotonic()
         self.place: Final = place
         self._room: Final = room
-        self._filter: Final = HeartbeatFilter()
+        self._filter: Final = RequestFilter()
         self.client: Final = GuestSide(room.buffer, self)
         self.broker: Final = GuestSide(room.buffer, self)
         self._dialling: asyncio.Task[None] | None = None
+        self._pulls = b""
+        self._pulls_end: asyncio.TimerHandle | None = None
         self._early = b""
         self._is_ended = False
 
@@ -171,6 +181,38 @@ class Guest:
         self.client.write(passed.to_client)
         for consumers in passed.consumers:
             self._room.introductions.came(self, consumers)
+        if passed.pulls:
+            self._keep_pulls(passed.pulls)
+        elif self._pulls:
+            self._send_pulls()
+
+    def _keep_pulls(self, pulls: tuple[Pull, ...]) -> None:
+        """Keep pulls back until the broker knows their groups."""
+        frames = b"".join(pull.frame for pull in pulls)
+        if self._pulls_end is None:
+            self._pulls_end = asyncio.get_running_loop().call_later(PULLS_WAIT_S, self.hand_on)
+        self._pulls += frames
+        if self._room.may_keep_pulls(len(frames)):
+            self._room.introductions.waits(self, {pull.group for pull in pulls})
+        else:
+            self.hand_on()
+
+    def hand_on(self) -> None:
+        """Keep no more pulls back: the broker knows their groups, or has had its time."""
+        self._filter.keeps_pulls = False
+        self._room.introductions.waits_no_more(self)
+        self._send_pulls()
+
+    def _send_pulls(self) -> None:
+        if not self._filter.keeps_pulls and self._filter.is_between_frames:
+            self.broker.write(self._pulls)
+            self._drop_pulls()
+
+    def _drop_pulls(self) -> None:
+        if self._pulls_end is not None:
+            self._pulls_end.cancel()
+        self._room.may_keep_pulls(-len(self._pulls))
+        self._pulls = b""
 
     def insert(self, request: RemotingCommand) -> bool:
         """Send a oneway request of ours to the broker; False while a request of the client is under way."""
@@ -198,6 +240,7 @@ class Guest:
         self._is_ended = True
         if self._dialling is not None and not self._dialling.done():
             self._dialling.cancel()
+        self._drop_pulls()
         self._other(side).close()
         self._room.left(self)
 

@@ -1,7 +1,7 @@
 """The port in a broker's pod where the clients of a former master come in, once its address leads here.
 
 Each guest has a connection to the broker of its own, and its bytes pass both ways as they come. Only
-consumers in its heartbeats are taken out (`heartbeat_filter`), unless the broker does not know them otherwise
+consumers in its heartbeats are taken out (`request_filter`), unless the broker does not know them otherwise
 (`introductions`). When the address leads elsewhere again, or the
 broker is no master any more, all guests are sent home: their connections end as soon as nothing is under way
 on them. Otherwise a client would stay with this broker where it means the other one, for as long as it runs.
@@ -16,7 +16,7 @@ on them. Otherwise a client would stay with this broker where it means the other
 Guests have a thread with a loop of its own: a client's messages do not wait for the companion's questions,
 nor the lease for them.
 
-Never: reads more than it could send, answers in the broker's place (but for what `heartbeat_filter` says), or
+Never: reads more than it could send, answers in the broker's place (but for what `request_filter` says), or
 judges what passes. Messages that come this way name the pod as the host that they were born on.
 """
 

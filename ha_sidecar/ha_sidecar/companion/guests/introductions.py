@@ -1,6 +1,6 @@
 """Tell the broker of consumers that come as guests, for as long as it does not know them otherwise.
 
-`heartbeat_filter` takes the consumers out of guests' heartbeats, because the broker knows them by their own
+`request_filter` takes the consumers out of guests' heartbeats, because the broker knows them by their own
 connection to it. A broker that has just started does not: its clients dial it again with their next
 heartbeats, up to 30 s later. Until then it refuses their pulls ("the consumer's group info not exist"), and
 they receive nothing. So the companion asks the broker for the consumers of the group, and
@@ -12,9 +12,12 @@ they receive nothing. So the companion asks the broker for the consumers of the 
 | once | is not the first that is sent on | it is sent on too: it renews the subscriptions |
 | twice or more | was sent on | the guest's consumers are unregistered: the client has its own connection |
 
+A client pulls as soon as it is connected, and tries a refused pull again 1 s later. So a guest's first pulls
+wait until the broker names a consumer of their group.
+
 While the broker names a client twice, the client leaves half of its queues alone. So the companion asks each
-`LOOK_S` while a heartbeat that it sent on counts, or less often: asking takes at most `ASKING_SHARE` of the
-time.
+`LOOK_S` while a heartbeat that it sent on counts, and more often while a guest waits: asking takes at most
+`ASKING_SHARE` of the time.
 
 Never: keeps what a guest sent for longer than the first question, or waits for a broker that does not answer.
 
@@ -23,7 +26,11 @@ PullMessageProcessor 5.5.0.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+import contextlib
+from collections import Counter
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from itertools import chain
 from typing import Final, Protocol
 
 from msgspec import structs
@@ -39,10 +46,10 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar import limits
-from ha_sidecar.companion.guests.heartbeat_filter import Consumers
+from ha_sidecar.companion.guests.request_filter import Consumers
 
 LOOK_S: Final = 0.1
-ASKING_SHARE: Final = 0.05
+ASKING_SHARE: Final = 0.2
 
 
 class GuestWay(Protocol):
@@ -50,6 +57,10 @@ class GuestWay(Protocol):
 
     def insert(self, request: RemotingCommand) -> bool:
         """Send a oneway request between two of the client's; False if none ends here now."""
+        ...
+
+    def hand_on(self) -> None:
+        """Send the pulls that wait; the guest says `waits_no_more`."""
         ...
 
 
@@ -63,7 +74,9 @@ class Introductions:
         self._new: Final[dict[GuestWay, Consumers]] = {}
         self._new_bytes = 0
         self._introduced: Final[dict[GuestWay, tuple[str, tuple[str, ...]]]] = {}
+        self._waiting: Final[dict[GuestWay, AbstractSet[str]]] = {}
         self._looking: asyncio.Task[None] | None = None
+        self._has_news: Final = asyncio.Event()
 
     def came(self, guest: GuestWay, consumers: Consumers) -> None:
         """Learn that a guest's heartbeat lost its consumers."""
@@ -75,56 +88,87 @@ class Introductions:
             return  # its next heartbeat is another occasion
         self._new[guest] = consumers
         self._new_bytes += heartbeat_bytes
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.get_running_loop().create_task(self._look())
+        self._look_soon()
+
+    def waits(self, guest: GuestWay, groups: AbstractSet[str]) -> None:
+        """Learn that a guest has pulls of some groups wait."""
+        self._waiting[guest] = self._waiting.get(guest, frozenset()) | groups
+        self._look_soon()
+
+    def waits_no_more(self, guest: GuestWay) -> None:
+        """Learn that a guest has sent its pulls."""
+        self._waiting.pop(guest, None)
 
     def left(self, guest: GuestWay) -> None:
         """Learn that a guest has gone; the broker forgets its consumers by itself."""
         self._drop(guest)
         self._introduced.pop(guest, None)
+        self._waiting.pop(guest, None)
 
     def close(self) -> None:
         """Ask no more."""
         if self._looking is not None:
             self._looking.cancel()
 
+    def _look_soon(self) -> None:
+        self._has_news.set()
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._look())
+
     async def _look(self) -> None:
         asker, loop = self._asker(), asyncio.get_running_loop()
         try:
-            while self._new or self._introduced:
+            while self._new or self._introduced or self._waiting:
+                self._has_news.clear()
                 began_s = loop.time()
-                new = dict(self._new)
-                named = await self._named(asker, new.values())
+                new, groups = dict(self._new), self._groups()
+                named = await self._named(asker, groups)
                 for guest, consumers in new.items():
                     if self._new.get(guest) is consumers:
                         self._introduce(guest, consumers, named)
                 for guest in list(self._introduced):
                     self._take_back(guest, named)
-                await asyncio.sleep(max(LOOK_S, (loop.time() - began_s) / ASKING_SHARE))
+                for guest, waited in list(self._waiting.items()):
+                    # Not for a group without an answer: the broker is to say itself what is wrong.
+                    if waited <= groups and all(named.get(group, True) for group in waited):
+                        guest.hand_on()
+                await asyncio.sleep((loop.time() - began_s) / ASKING_SHARE)
+                await self._until_next_look()
         finally:
             asker.close()
 
-    async def _named(self, asker: Asker, new: Iterable[Consumers]) -> dict[str, list[str]]:
-        """Return the clients that the broker names as consumers, by group; groups without an answer lack."""
-        groups = {group for one in new for group in one.groups}
-        groups |= {group for _, introduced in self._introduced.values() for group in introduced}
+    async def _until_next_look(self) -> None:
+        if not self._waiting:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._has_news.wait()
+
+    def _groups(self) -> AbstractSet[str]:
+        """Return the groups that the broker may not know, or may name a client of twice."""
+        introduced = (groups for _, groups in self._introduced.values())
+        new = (consumers.groups for consumers in self._new.values())
+        return {group for groups in chain(introduced, new, self._waiting.values()) for group in groups}
+
+    async def _named(self, asker: Asker, groups: AbstractSet[str]) -> dict[str, Counter[str]]:
+        """Return how often the broker names each client, by group; groups without an answer lack."""
         found = {}
         for group in sorted(groups):
             try:
                 answer = await asker.ask(
                     RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader(group)
                 )
-                found[group] = _client_ids(answer.body)
+                found[group] = Counter(_client_ids(answer.body))
             except AskError as error:
                 if error.code == ResponseCode.SYSTEM_ERROR:  # "no consumer for this group"
-                    found[group] = []
+                    found[group] = Counter()
             except RemotingProtocolError:
                 continue
         return found
 
-    def _introduce(self, guest: GuestWay, consumers: Consumers, named: dict[str, list[str]]) -> None:
+    def _introduce(self, guest: GuestWay, consumers: Consumers, named: dict[str, Counter[str]]) -> None:
         lists = [named[group] for group in consumers.groups if group in named]
-        is_known = all(consumers.client_id in names for names in lists)
+        # A former heartbeat made the broker name an introduced guest; this one may change subscriptions.
+        is_known = guest not in self._introduced and all(consumers.client_id in names for names in lists)
         if is_known or self._send_on(guest, consumers):
             self._drop(guest)
 
@@ -142,15 +186,15 @@ class Introductions:
         self._introduced[guest] = (consumers.client_id, consumers.groups)
         return True
 
-    def _take_back(self, guest: GuestWay, named: dict[str, list[str]]) -> None:
+    def _take_back(self, guest: GuestWay, named: dict[str, Counter[str]]) -> None:
         client_id, groups = self._introduced[guest]
         left = []
         for group in groups:
-            names = named.get(group, [])
-            if names.count(client_id) < 2 or not guest.insert(self._unregistration(client_id, group)):
+            names = named.get(group, Counter())
+            if names[client_id] < 2 or not guest.insert(self._unregistration(client_id, group)):
                 left.append(group)
             else:
-                names.remove(client_id)
+                names[client_id] -= 1
         if left:
             self._introduced[guest] = (client_id, tuple(left))
         else:

@@ -163,7 +163,7 @@ def guest_port(observed: ObservedGroup, master: str) -> int | None:
     Return None without a pod of this name, or if its companion is of a version without this port.
 
     The broker's own port would not do: a consumer that is connected to one broker by two addresses loses half
-    of its queues (`ha_sidecar.companion.guests.heartbeat_filter`).
+    of its queues (`ha_sidecar.companion.guests.request_filter`).
     """
     pod = observed.pods.get(master)
     return None if pod is None else pod.guest_port

@@ -12,8 +12,9 @@ from controller_core.channel.endpoints import Server, serve
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from ha_sidecar import limits
-from ha_sidecar.companion.guests.heartbeat_filter import Consumers
+from ha_sidecar.companion.guests import introductions as introductions_module
 from ha_sidecar.companion.guests.introductions import Introductions
+from ha_sidecar.companion.guests.request_filter import Consumers
 
 WITHIN_S = 5.0
 CLIENT, GROUP = "10.0.0.1@1", "c"
@@ -58,9 +59,11 @@ class ListingBroker:
 class IntroducedGuest:
     """A guest's connection to that broker."""
 
-    def __init__(self, broker: ListingBroker) -> None:
+    def __init__(self, broker: ListingBroker, introductions: Introductions | None = None) -> None:
         self.is_between_requests = True
         self.inserted: list[RemotingCommand] = []
+        self.known_when_handed_on: list[bool] = []
+        self._introductions = introductions
         self._broker = broker
 
     def insert(self, request: RemotingCommand) -> bool:
@@ -75,6 +78,18 @@ class IntroducedGuest:
         elif len(self.codes) == 1:
             self._broker.named.append(CLIENT)
         return True
+
+    def hand_on(self) -> None:
+        """Note whether the broker knows a consumer."""
+        assert self._introductions is not None
+        self.known_when_handed_on.append(bool(self._broker.named))
+        self._introductions.waits_no_more(self)
+
+    async def handed_on(self) -> None:
+        """Wait until its pulls are sent."""
+        async with asyncio.timeout(WITHIN_S):
+            while not self.known_when_handed_on:  # noqa: ASYNC110 - a list
+                await asyncio.sleep(0.01)
 
     @property
     def codes(self) -> list[int]:
@@ -116,6 +131,65 @@ async def test_a_client_that_the_broker_does_not_name_is_introduced_by_its_own_h
     introductions.came(guest, heartbeat(b"as it came"))
     await asked_again(broker)
     assert [(one.code, one.body) for one in guest.inserted] == [(34, b"as it came")]
+
+
+async def test_pulls_wait_until_the_broker_knows_a_consumer_of_their_group(
+    broker: ListingBroker, introductions: Introductions
+) -> None:
+    guest = IntroducedGuest(broker, introductions)
+    introductions.waits(guest, {GROUP})
+    await asked_again(broker)
+    assert guest.known_when_handed_on == []
+    introductions.came(guest, heartbeat())
+    await guest.handed_on()
+    assert guest.known_when_handed_on == [True]
+
+
+async def test_pulls_of_a_known_group_wait_for_one_answer_only(
+    broker: ListingBroker, introductions: Introductions
+) -> None:
+    guest = IntroducedGuest(broker, introductions)
+    broker.named = ["another client"]
+    introductions.waits(guest, {GROUP})
+    await guest.handed_on()
+    assert (guest.known_when_handed_on, broker.asked) == ([True], 1)
+
+
+async def test_pulls_do_not_wait_for_a_broker_that_refuses_the_question(
+    broker: ListingBroker, introductions: Introductions
+) -> None:
+    guest = IntroducedGuest(broker, introductions)
+    broker.refusal = ResponseCode.NO_PERMISSION
+    introductions.waits(guest, {GROUP})
+    await guest.handed_on()
+    assert (guest.known_when_handed_on, broker.asked) == ([False], 1)
+
+
+async def test_pulls_that_come_between_two_looks_do_not_wait_for_the_next(
+    broker: ListingBroker, introductions: Introductions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(introductions_module, "LOOK_S", 10 * WITHIN_S)
+    introductions.came(IntroducedGuest(broker), heartbeat())
+    await asked_again(broker, 1)
+    await asyncio.sleep(0.1)  # the next look is far away
+    guest = IntroducedGuest(broker, introductions)
+    introductions.waits(guest, {GROUP})
+    await guest.handed_on()
+
+
+async def test_a_guest_that_sent_its_pulls_or_has_gone_is_asked_for_no_more(
+    broker: ListingBroker, introductions: Introductions
+) -> None:
+    guests = [IntroducedGuest(broker, introductions), IntroducedGuest(broker, introductions)]
+    for guest in guests:
+        introductions.waits(guest, {GROUP})
+    await asked_again(broker)
+    introductions.waits_no_more(guests[0])
+    introductions.left(guests[1])
+    await asyncio.sleep(0.05)  # a question may be under way
+    asked = broker.asked
+    await asyncio.sleep(0.1)  # more would have come
+    assert broker.asked == asked
 
 
 async def test_a_client_that_the_broker_names_is_left_alone_and_no_more_is_asked(
@@ -162,6 +236,20 @@ async def test_further_heartbeats_of_an_introduced_guest_renew_its_subscriptions
     introductions.came(guest, heartbeat(b"first"))
     await asked_again(broker)
     introductions.came(guest, heartbeat(b"second"))
+    assert [one.body for one in guest.inserted] == [b"first", b"second"]
+
+
+async def test_a_further_heartbeat_that_comes_during_a_request_renews_them_after_it(
+    broker: ListingBroker, introductions: Introductions
+) -> None:
+    guest = IntroducedGuest(broker)
+    introductions.came(guest, heartbeat(b"first"))
+    await asked_again(broker)
+    guest.is_between_requests = False
+    introductions.came(guest, heartbeat(b"second"))
+    await asked_again(broker)
+    guest.is_between_requests = True
+    await asked_again(broker)
     assert [one.body for one in guest.inserted] == [b"first", b"second"]
 
 
