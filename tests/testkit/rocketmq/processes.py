@@ -15,9 +15,11 @@ from controller_core.remoting.client_headers import GetRouteInfoRequestHeader
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.routes import TopicRouteData
+from rocketmq_operator.plan.tls.clients import ClientsStage, plain_option
 from testkit.processes.ports import LOOPBACK, free_port, free_ports
 from testkit.processes.process import ManagedProcess, ProcessFailedError
 from testkit.rocketmq.jars import class_archive
+from testkit.rocketmq.java_tls import JAVA_OPTIONS
 
 _BOOT_TIMEOUT_S = 150.0
 _MQADMIN_TIMEOUT_S = 120.0
@@ -116,6 +118,11 @@ def java_command(
     return ["java", *options, *jvm, "-cp", f"{jars}/*", main_class, *arguments]
 
 
+def _plain() -> tuple[str, ...]:
+    """Return the operator's option for ports in plain TCP; none where a test's own options speak of TLS."""
+    return () if os.environ.get(JAVA_OPTIONS) else plain_option(ClientsStage.DISABLED)
+
+
 def write_properties(path: Path, values: Mapping[str, str]) -> Path:
     """Write a Java properties file (plain keys and values only) and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,9 +137,8 @@ class NameServer:
         self.port = free_port()
         self.address = f"{host}:{self.port}"
         config = write_properties(directory / "namesrv.conf", {"listenPort": str(self.port)})
-        command = java_command(
-            jars, "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(config), home=directory / "home"
-        )
+        program = ("org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(config))
+        command = java_command(jars, *program, home=directory / "home", jvm=_plain())
         self.process = ManagedProcess("name server", command, directory / "namesrv.log")
 
     async def start(self) -> None:
@@ -227,9 +233,11 @@ class JavaBroker:
             {**self._base_settings(name_server, controllers, host), **(settings or {})},
         )
         program = ["org.apache.rocketmq.broker.BrokerStartup", "-c", str(config)]
+        options = [*_plain(), *jvm]
         if proxy_conf is not None:
             program = [PROXY_CLASS, "-bc", str(config), "-pc", str(proxy_conf)]
-        command = java_command(jars, *program, home=place.directory / "home", jvm=jvm)
+            options = [*jvm]
+        command = java_command(jars, *program, home=place.directory / "home", jvm=options)
         self.process = ManagedProcess(place.name, command, place.directory / "broker.log")
 
     def _base_settings(self, name_server: str, controllers: Sequence[str], host: str) -> dict[str, str]:

@@ -40,6 +40,7 @@ from rocketmq_operator.plan.tls.clients import (
     ClientsStage,
     annotated,
     java_tls_options,
+    plain_option,
     with_certificate,
     without_dialling,
 )
@@ -299,7 +300,7 @@ def name_server_shape(spec: RocketMQClusterSpec) -> PodShape:
 
 def _name_server_options(spec: RocketMQClusterSpec, stage: ClientsStage) -> str:
     options = java_options(spec.name_servers.resources, spec.name_servers.jvm, "spec.nameServers.jvm")
-    return options + java_tls_options(without_dialling(stage))
+    return " ".join([*plain_option(stage), options]) + java_tls_options(without_dialling(stage))
 
 
 def _name_servers(owner: Owner, spec: RocketMQClusterSpec, stage: ClientsStage) -> tuple[Json, ...]:

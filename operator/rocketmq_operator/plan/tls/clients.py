@@ -153,8 +153,20 @@ def is_at(live: Live, stage: ClientsStage) -> bool:
     )
 
 
+def plain_option(stage: ClientsStage) -> tuple[str, ...]:
+    """Return the option of a JVM whose ports serve plain TCP; none if it has certificates.
+
+    Without it Java makes a certificate for itself each time that it starts, and answers TLS with it. That is
+    3.6 of the 8.4 s of CPU that a broker needs to start (decision 041). Not for proxies, because gRPC clients
+    use TLS by default. A person's options come later and win.
+
+    Source: NettyRemotingServer.loadSslContext, TlsHelper.buildSslContext 5.5.0.
+    """
+    return () if stage.has_certificates else ("-Dtls.server.mode=disabled",)
+
+
 def java_tls_options(stage: ClientsStage) -> str:
-    """Return the options of a JVM, with a space before them; empty at `disabled`.
+    """Return the options of a JVM that has certificates, with a space before them; empty at `disabled`.
 
     `tls.test.mode.enable` is true by default: Java then serves a certificate that it makes for itself.
     """

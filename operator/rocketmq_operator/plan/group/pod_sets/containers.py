@@ -6,10 +6,11 @@ from typing import Any, Final
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
+from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.java import java_options
 from rocketmq_operator.plan.common.objects import Json
-from rocketmq_operator.plan.tls.clients import ClientsStage, java_tls_options
+from rocketmq_operator.plan.tls.clients import ClientsStage, java_tls_options, plain_option
 
 REMOTING: Final = "remoting"
 LOG_REPLICA: Final = "log-replica"
@@ -36,7 +37,8 @@ def broker_container(
     **rest: Any,  # noqa: ANN401 - JSON
 ) -> Json:
     """Return the container of a broker that a script of the ConfigMap starts."""
-    options = f"{java_options(resources, spec.jvm)} {_CONNECT_OPTION}{java_tls_options(stage)}"
+    plain = () if cluster.proxy.mode is ProxyMode.LOCAL else plain_option(stage)
+    options = " ".join([*plain, java_options(resources, spec.jvm), _CONNECT_OPTION]) + java_tls_options(stage)
     return parts.container(
         "broker",
         cluster.rocketmq_image,

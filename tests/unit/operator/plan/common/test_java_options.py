@@ -115,11 +115,34 @@ def test_a_refusal_names_the_component(cluster: Json | None, group: Json | None,
     assert str(refused.value).startswith(f"{path} needs ")
 
 
-def test_a_connection_timeout_of_the_operator_comes_after_further_options() -> None:
-    made = workloads(None, {"jvm": {"options": ["-Dx=y"]}})["broker"]
+def _words(made: Json) -> list[str]:
     (value,) = [
         one["value"]
         for one in template(made)["spec"]["containers"][0]["env"]
         if one["name"] == "JAVA_OPT_EXT"
     ]
-    assert value.split()[-2:] == ["-Dx=y", "-Dcom.rocketmq.remoting.client.connect.timeout=500"]
+    return str(value).split()
+
+
+def test_a_connection_timeout_of_the_operator_comes_after_further_options() -> None:
+    made = workloads(None, {"jvm": {"options": ["-Dx=y"]}})["broker"]
+    assert _words(made)[-2:] == ["-Dx=y", "-Dcom.rocketmq.remoting.client.connect.timeout=500"]
+
+
+def test_ports_in_plain_tcp_need_no_certificate_unless_a_person_wants_one() -> None:
+    wanted = {"jvm": {"options": ["-Dtls.server.mode=permissive"]}}
+    made = workloads({"nameServers": wanted}, wanted)
+    for name in ("broker", "nameserver"):
+        modes = [one for one in _words(made[name]) if "tls.server.mode" in one]
+        assert modes == ["-Dtls.server.mode=disabled", "-Dtls.server.mode=permissive"]
+
+
+@pytest.mark.parametrize(("mode", "plain"), [("Cluster", {"broker"}), ("Local", set())])
+def test_grpc_clients_of_a_proxy_may_use_tls_as_they_do_by_default(mode: str, plain: set[str]) -> None:
+    made = workloads({"proxy": {"mode": mode}}, None)
+    found = {
+        one
+        for one in ("broker", "proxy")
+        if one in made and "-Dtls.server.mode=disabled" in _words(made[one])
+    }
+    assert found == plain
