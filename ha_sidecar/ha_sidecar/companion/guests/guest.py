@@ -24,8 +24,8 @@ from ha_sidecar.companion.guests.request_filter import Pull, RequestFilter
 
 DIAL_WITHIN_S: Final = 1.0
 DIAL_AGAIN_S: Final = 0.002
-PULLS_WAIT_S: Final = 1.0
-"""A guest's first pulls wait at most so long for the broker to know its consumers; a client waits as long."""
+PULLS_WAIT_S: Final = 3.0
+"""A guest's first pulls wait at most so long for the broker to know its consumers: a tenth of their time."""
 QUIET_S: Final = 0.5
 """A guest that is sent home goes when nothing has passed for so long: no answer is under way."""
 HOME_WITHIN_S: Final = 10.0

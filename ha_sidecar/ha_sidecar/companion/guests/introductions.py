@@ -16,8 +16,8 @@ A client pulls as soon as it is connected, and tries a refused pull again 1 s la
 wait until the broker names a consumer of their group.
 
 While the broker names a client twice, the client leaves half of its queues alone. So the companion asks each
-`LOOK_S` while a heartbeat that it sent on counts, and more often while a guest waits: asking takes at most
-`ASKING_SHARE` of the time.
+`LOOK_S` while a heartbeat that it sent on counts, and more often while a guest waits, but at most
+`QUESTIONS_A_SECOND`.
 
 Never: keeps what a guest sent for longer than the first question, or waits for a broker that does not answer.
 
@@ -49,7 +49,8 @@ from ha_sidecar import limits
 from ha_sidecar.companion.guests.request_filter import Consumers
 
 LOOK_S: Final = 0.1
-ASKING_SHARE: Final = 0.2
+QUESTIONS_A_SECOND: Final = 200
+"""Each is for one group."""
 
 
 class GuestWay(Protocol):
@@ -116,11 +117,10 @@ class Introductions:
             self._looking = asyncio.get_running_loop().create_task(self._look())
 
     async def _look(self) -> None:
-        asker, loop = self._asker(), asyncio.get_running_loop()
+        asker = self._asker()
         try:
             while self._new or self._introduced or self._waiting:
                 self._has_news.clear()
-                began_s = loop.time()
                 new, groups = dict(self._new), self._groups()
                 named = await self._named(asker, groups)
                 for guest, consumers in new.items():
@@ -132,7 +132,7 @@ class Introductions:
                     # Not for a group without an answer: the broker is to say itself what is wrong.
                     if waited <= groups and all(named.get(group, True) for group in waited):
                         guest.hand_on()
-                await asyncio.sleep((loop.time() - began_s) / ASKING_SHARE)
+                await asyncio.sleep(len(groups) / QUESTIONS_A_SECOND)
                 await self._until_next_look()
         finally:
             asker.close()
