@@ -1,4 +1,4 @@
-"""Java brokers that take nothing but TLS, or nothing but plain TCP, are asked over what they take."""
+"""Commands reach Java brokers that serve TLS alone, and members those that serve plain TCP alone."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,7 +50,7 @@ async def test_commands_of_a_migration_ask_an_enforcing_broker(tmp_path: Path, d
         await name_server.stop()
 
 
-async def test_a_broker_in_plain_tcp_is_asked_by_who_dials_in_tls_first(tmp_path: Path) -> None:
+async def test_a_dial_in_tls_first_reaches_a_broker_in_plain_tcp(tmp_path: Path) -> None:
     """As while a cluster moves to TLS: ours dial in TLS before the last broker has a certificate."""
     name_server = NameServer(await jars(), tmp_path / "ns")
     await name_server.start()

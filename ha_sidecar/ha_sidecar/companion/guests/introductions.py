@@ -129,7 +129,7 @@ class Introductions:
                 for guest in list(self._introduced):
                     self._take_back(guest, named)
                 for guest, waited in list(self._waiting.items()):
-                    # Not for a group without an answer: the broker is to say itself what is wrong.
+                    # Nor do they wait for a group without an answer: the broker itself will refuse them.
                     if waited <= groups and all(named.get(group, True) for group in waited):
                         guest.hand_on()
                 await asyncio.sleep(len(groups) / QUESTIONS_A_SECOND)
