@@ -7,7 +7,7 @@ It continues `controller_core.limits`, whose bounds of frames, deadlines and HTT
 | `replica.replica` | the remoting port of a log replica |
 | `replica.slave_server` | connections of the HA port |
 | `transfer.codec`, `transfer.slave` | messages of the HA port |
-| `companion.held_clients` | clients of a dead master |
+| `companion.holding.held_clients` | clients of a dead master |
 | `companion.guests` | clients that come by the address of a former master |
 | `common.http_server` | answers and event streams of all HTTP pages |
 

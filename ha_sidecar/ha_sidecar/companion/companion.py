@@ -41,8 +41,9 @@ from ha_sidecar.companion.debt_store import debt_store
 from ha_sidecar.companion.guests.guest_port import GuestPort
 from ha_sidecar.companion.guests.home import is_lent
 from ha_sidecar.companion.handover import Handover, HandoverError
-from ha_sidecar.companion.hold_port import HoldPort
-from ha_sidecar.companion.holding import ANSWER_WITHIN_S, ClientHold, is_settled
+from ha_sidecar.companion.holding.client_hold import ClientHold
+from ha_sidecar.companion.holding.hold_port import HoldPort
+from ha_sidecar.companion.holding.served_elsewhere import ANSWER_WITHIN_S, ServedElsewhere
 from ha_sidecar.companion.leaving import EndMethod, leave
 from ha_sidecar.companion.metadata_watch import MetadataWatch
 from ha_sidecar.companion.metrics import CompanionMetrics, CompanionState
@@ -156,9 +157,7 @@ class Companion:
                     self._config.hold_ms,
                     self._group_of_master,
                     self._events,
-                    lambda before, on_successor: is_settled(
-                        before, self._group_now, on_successor, self._config.credentials
-                    ),
+                    ServedElsewhere(self._group_now, self._config.credentials).look,
                     self._room,
                     member_tls(self._config.tls, self._config.tls_mode),
                 )

@@ -15,9 +15,10 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import FrameDecoder, encode
 from controller_core.tls.serving import MemberTls
 from ha_sidecar.common.events import EventLog
-from ha_sidecar.companion.hold_port import HoldPort
-from ha_sidecar.companion.holding import ClientHold
-from ha_sidecar.companion.relaying import SENDS
+from ha_sidecar.companion.holding.client_hold import ClientHold
+from ha_sidecar.companion.holding.hold_port import HoldPort
+from ha_sidecar.companion.holding.relaying import SENDS
+from ha_sidecar.companion.holding.served_elsewhere import Served
 from ha_sidecar.decisions.broker_facts import GroupFacts
 from testkit.processes.ports import free_port
 
@@ -131,7 +132,7 @@ class Place:
         self.port, self.hold_port = free_port(), free_port()
         self.room = HoldPort(self.hold_port)
         self.mastered: GroupFacts | None = BEFORE
-        self.is_settled = self.hangs = False
+        self.is_settled = self.is_own_served = self.hangs = False
         self.questions = self.questions_max = 0
         self.successor: Successor | None = None
         self._broker: asyncio.Server | None = None
@@ -149,7 +150,7 @@ class Place:
             tls,
         )
 
-    async def _settled(self, before: GroupFacts, on_successor: Callable[[tuple[str, int]], None]) -> bool:
+    async def _settled(self, before: GroupFacts, on_successor: Callable[[tuple[str, int]], None]) -> Served:
         assert before is self.mastered
         if self.successor is not None:
             on_successor(self.successor.address)
@@ -158,7 +159,8 @@ class Place:
         try:
             if self.hangs:
                 await asyncio.Event().wait()
-            return self.is_settled
+            own = Served.OWN if self.is_own_served else Served.NONE
+            return Served.ALL if self.is_settled else own
         finally:
             self.questions -= 1
 
@@ -191,13 +193,19 @@ class Place:
         self.drop_connections()
 
     async def client(
-        self, *asked: bytes, port: int | None = None, tls: ssl.SSLContext | None = None
+        self,
+        *asked: bytes,
+        port: int | None = None,
+        tls: ssl.SSLContext | None = None,
+        source: str = "127.0.0.1",
     ) -> asyncio.StreamReader:
         """Connect as a client, as often as needed, and ask; by default like 5.2.0 at the broker's port."""
         async with asyncio.timeout(WITHIN_S):
             while True:
                 with contextlib.suppress(OSError):
-                    reader, writer = await asyncio.open_connection("127.0.0.1", port or self.port, ssl=tls)
+                    reader, writer = await asyncio.open_connection(
+                        "127.0.0.1", port or self.port, ssl=tls, local_addr=(source, 0)
+                    )
                     writer.writelines(asked or [request(V5_2_0)])
                     self._clients.append(writer)
                     return reader

@@ -31,9 +31,9 @@ from controller_core.route_front.addresses import AddressesError, ListenerAddres
 from controller_core.route_front.rewriting import UnreachableError, rewrite
 from controller_core.tls.serving import MemberTls, ServerTls
 from controller_core.tls.streams import PlainStream
-from ha_sidecar.companion import relaying
-from ha_sidecar.companion.held_client import HeldClient
-from ha_sidecar.companion.relaying import FIRST_OPAQUE, SendRelay
+from ha_sidecar.companion.holding import relaying
+from ha_sidecar.companion.holding.held_client import HeldClient
+from ha_sidecar.companion.holding.relaying import FIRST_OPAQUE, SendRelay
 from ha_sidecar.decisions.broker_facts import (
     GroupName,
     broker_facts,

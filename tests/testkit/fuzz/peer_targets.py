@@ -42,7 +42,7 @@ from controller_core.server.common.http_errors import HttpError
 from controller_core.server.http_api.changes import ChangeRoutes, ChangesView
 from controller_core.server.peers import codec as peer_codec
 from controller_core.server.peers.codec import PeerProtocolError
-from ha_sidecar.companion.held_client import HeldClient
+from ha_sidecar.companion.holding.held_client import HeldClient
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.errors import HaProtocolError

@@ -10,8 +10,8 @@ import pytest
 
 from controller_core.remoting.codes import ResponseCode
 from ha_sidecar.address import host_port
-from ha_sidecar.companion import holding
 from ha_sidecar.companion.config import CompanionConfig
+from ha_sidecar.companion.holding import client_hold
 from testkit.clocks.patient_loop import loop_factories
 from testkit.fakes.answering_broker import AnsweringBroker
 from testkit.fakes.held_broker import Place
@@ -76,7 +76,7 @@ async def answering_group(tmp_path: Path) -> AsyncIterator[AnsweringGroup]:
 
 @pytest.fixture
 def few_late_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holding, "LATE_S", 0.2)
+    monkeypatch.setattr(client_hold, "LATE_S", 0.2)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from controller_core.channel.log_rate import LogRate
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.common.questions import ask_ha_status
-from ha_sidecar.companion.holding import answer_within_s
+from ha_sidecar.companion.holding.served_elsewhere import answer_within_s
 from ha_sidecar.decisions.broker_facts import GroupFacts
 from ha_sidecar.decisions.succession import acknowledges
 

@@ -15,9 +15,9 @@ from controller_core.remoting.bodies import (
 )
 from ha_sidecar.common import http_server as http
 from ha_sidecar.companion import config as companion_config
-from ha_sidecar.companion import hold_port as hold_port
 from ha_sidecar.companion.companion import Companion
 from ha_sidecar.companion.debt_store import DEBT_FILE
+from ha_sidecar.companion.holding import hold_port as hold_port
 from testkit.fakes.answering_broker import AnsweringBroker
 from testkit.processes.ports import free_port
 

@@ -12,7 +12,7 @@ from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.frame import encode
 from ha_sidecar import limits
-from ha_sidecar.companion.held_clients import HeldClients
+from ha_sidecar.companion.holding.held_clients import HeldClients
 
 WITHIN_S = 20.0
 

@@ -19,7 +19,7 @@ from controller_core.remoting.frame import FrameBounds, FrameDecoder, encode
 from controller_core.tls.serving import ServerTls
 from controller_core.tls.streams import PlainStream, Stream, TlsStream
 from ha_sidecar import limits
-from ha_sidecar.companion.relaying import SENDS, is_oneway_carried
+from ha_sidecar.companion.holding.relaying import SENDS, is_oneway_carried
 
 MEMBERS_CODES: Final = range(900, 1100)
 """Requests among brokers, log replicas and controllers.
@@ -34,15 +34,23 @@ _log = logging.getLogger(__name__)
 
 
 class HeldClient:
-    """One connection of a client."""
+    """One connection of a client.
 
-    def __init__(self, connection: socket.socket, tls: ServerTls | None = None) -> None:
+    Attributes:
+        is_guest: whether it came by the address of another broker.
+    """
+
+    def __init__(
+        self, connection: socket.socket, tls: ServerTls | None = None, *, is_guest: bool = False
+    ) -> None:
         """Take the connection, which is read without waiting from here on.
 
         Args:
             connection: as it was accepted.
             tls: how TLS is answered; None for plain TCP alone.
+            is_guest: whether it came by the address of another broker.
         """
+        self.is_guest: Final = is_guest
         connection.setblocking(False)
         self._connection: Final = connection
         self._tls: Final = tls

@@ -12,8 +12,8 @@ import pytest
 
 from controller_core.remoting.codes import ResponseCode
 from ha_sidecar.address import HostPort
-from ha_sidecar.companion import hold_port as hold_port
-from ha_sidecar.companion.hold_port import HoldPort
+from ha_sidecar.companion.holding import hold_port as hold_port
+from ha_sidecar.companion.holding.hold_port import HoldPort
 from testkit.fakes.held_broker import V5_5_0, WITHIN_S, Place, Successor, answers, closed, is_held, request
 from testkit.processes.ports import free_port
 

@@ -11,8 +11,9 @@ the same address.
     binding    the broker's port; in use while the broker lives (it ends idle ones in 2 min), and for a moment
                while it dies (`ClientHold._bound`)
     holding    until the controllers name a successor with enough copies
-    relaying   until that master answers at the address that clients come to, and the address of another
-               broker that this one replaced leads elsewhere too, or `hold_ms` are over
+    relaying   until clients are served at the addresses that they come to (`served_elsewhere`), or `hold_ms`
+               are over. Where only this broker's own address leads to the successor yet, its clients are
+               sent away, but for their sends; guests, who came by the address of another broker, stay
     late       for `LATE_S` more, if `hold_ms` allow it, sends are still carried, and all else is sent away:
                each node learns of the new route by itself, and no client may be sent away twice in one try
     closing    all is sent away, for `LATE_S_MIN`, and then the port is free
@@ -40,29 +41,15 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from enum import Enum, auto
 from typing import Final
 
-from controller_core.access.signing import Sign
-from controller_core.channel.asking import Asker, AskError
-from controller_core.channel.errors import ConnectionClosedError
-from controller_core.channel.refusals import RefusalLog
-from controller_core.remoting.errors import RemotingProtocolError
-from controller_core.remoting.host_port import join_host_port
-from controller_core.tls.dialling import process_tls
 from controller_core.tls.serving import MemberTls
 from ha_sidecar.address import HostPort
 from ha_sidecar.common.events import EventLog
-from ha_sidecar.common.questions import ask_ha_status
-from ha_sidecar.companion.held_clients import WAKES_MAX, HeldClients
-from ha_sidecar.companion.hold_port import HoldPort, listening
-from ha_sidecar.decisions.broker_facts import (
-    GroupFacts,
-    master_client_address,
-    master_process_address,
-    parsed_address,
-)
-from ha_sidecar.decisions.succession import acknowledges, is_succeeded
+from ha_sidecar.companion.holding.held_clients import WAKES_MAX, HeldClients
+from ha_sidecar.companion.holding.hold_port import HoldPort, listening
+from ha_sidecar.companion.holding.served_elsewhere import Served
+from ha_sidecar.decisions.broker_facts import GroupFacts
 
 DIAL_WITHIN_S: Final = 1.0
 DIAL_AGAIN_S: Final = 0.2
@@ -71,9 +58,6 @@ BIND_WITHIN_S: Final = 3.0
 REDIAL_WITHIN_S: Final = 0.02
 BIND_AGAIN_S: Final = 0.0005
 ASK_AGAIN_S: Final = 0.02
-ANSWER_WITHIN_S: Final = 0.3
-TLS_ANSWER_WITHIN_S: Final = 1.0
-"""With the handshake, which takes a JVM hundreds of milliseconds while all its clients come to it."""
 QUESTIONS_MAX: Final = 4
 """That overlap. On a busy machine fifty per second, each on a new connection, kept the successor from
 answering any of them in time."""
@@ -87,82 +71,6 @@ This much of `hold_ms` is reserved for it when no master is elected in time.
 LATE_TURN_S: Final = 0.1
 
 _log = logging.getLogger(__name__)
-_refusals: Final = RefusalLog(_log)
-
-
-async def is_settled(
-    before: GroupFacts,
-    controllers: Callable[[], Awaitable[GroupFacts | None]],
-    on_successor: Callable[[HostPort], None],
-    sign: Sign | None = None,
-) -> bool:
-    """Say whether clients would be served now at their address, and before that, who could serve them.
-
-    Only when the controllers name a successor with a copy, or do not answer, is it asked itself: a JVM that
-    becomes master for the first time in its life should not have to answer fifty times per second.
-    """
-    address = master_client_address(before)
-    if address is None:
-        return False
-    now = await controllers()
-    if now is not None:
-        if not is_succeeded(before, now):
-            return False
-        if (successor := master_process_address(now)) is not None:
-            on_successor(successor)
-    if await _found_at(address, before, sign) is not _Found.SUCCESSOR:
-        return False
-    if now is None:
-        on_successor(address)
-    return not await _is_lent(before, sign)
-
-
-class _Found(Enum):
-    """What answers at an address: a master that acknowledges, nothing but an end as here, or any other."""
-
-    SUCCESSOR = auto()
-    END = auto()
-    OTHER = auto()
-
-
-async def _is_lent(before: GroupFacts, sign: Sign | None) -> bool:
-    """Say whether the address of another member still leads here, where questions of members are ended.
-
-    The dead master may have had the address of a broker that it had replaced a moment before. kube-proxy
-    writes its rules at most once per second, so it may lead the two addresses away a second apart.
-    """
-    others = (other_address for broker_id, other_address, _ in before.others if broker_id != before.master_id)
-    addresses = [address for text in others if (address := parsed_address(text)) is not None]
-    found = await asyncio.gather(*(_found_at(address, before, sign) for address in addresses))
-    return _Found.END in found
-
-
-async def _found_at(address: HostPort, before: GroupFacts, sign: Sign | None) -> _Found:
-    """Ask at an address that clients use whether a master answers there that acknowledges.
-
-    A new connection each time: where one leads to is decided when it is made. One that still leads here is
-    ended.
-    """
-    asker = Asker(address, sign)
-    try:
-        async with asyncio.timeout(answer_within_s()):
-            answer = await ask_ha_status(asker)
-        _refusals.answered(join_host_port(*address))
-        serves = acknowledges(answer, before)
-    except AskError as error:
-        if error.is_refusal:
-            _refusals.refused(join_host_port(*address), str(error))
-        return _Found.END if isinstance(error.__cause__, ConnectionClosedError) else _Found.OTHER
-    except (RemotingProtocolError, TimeoutError):
-        return _Found.OTHER
-    finally:
-        asker.close()
-    return _Found.SUCCESSOR if serves else _Found.OTHER
-
-
-def answer_within_s() -> float:
-    """Return how long one question about the successor may take."""
-    return ANSWER_WITHIN_S if process_tls() is None else TLS_ANSWER_WITHIN_S
 
 
 class ClientHold:
@@ -181,7 +89,7 @@ class ClientHold:
         hold_ms: int,
         mastered: Callable[[], GroupFacts | None],
         events: EventLog,
-        asks: Callable[[GroupFacts, Callable[[HostPort], None]], Awaitable[bool]],
+        asks: Callable[[GroupFacts, Callable[[HostPort], None]], Awaitable[Served]],
         room: HoldPort,
         tls: MemberTls | None = None,
     ) -> None:
@@ -209,6 +117,7 @@ class ClientHold:
         self._tls: Final = tls
         self._before: GroupFacts | None = None
         self._is_stopping = False
+        self._own_served: Final = threading.Event()
         self._settled: Final = threading.Event()
         self._successor: HostPort | None = None
         self._refused_ms_max = 0.0
@@ -261,10 +170,13 @@ class ClientHold:
     async def _release_if_settled(self, before: GroupFacts, released: asyncio.Event) -> None:
         try:
             async with asyncio.timeout(QUESTION_WITHIN_S):
-                is_over = await self._asks(before, self._relay_to)
+                served = await self._asks(before, self._relay_to)
         except TimeoutError:
             return
-        if is_over and not released.is_set():
+        if served is not Served.NONE and not self._own_served.is_set():
+            self._own_served.set()
+            self._wake.send(b"o")
+        if served is Served.ALL and not released.is_set():
             released.set()
             self._settled.set()
             self._wake.send(b"r")
@@ -299,6 +211,7 @@ class ClientHold:
             is_over = bool(self._ready((watched,), None))
         self._before = self._mastered() if is_over else None
         self._successor = None
+        self._own_served.clear()
         self._settled.clear()
         # The clients of a slave need no hold.
         listener = self._bound() if self._before is not None else None
@@ -381,8 +294,14 @@ class ClientHold:
     def _serve(self, clients: HeldClients, started_s: float) -> float:
         """Hold the clients to the end; return when they were released, on the monotonic clock."""
         end_s = started_s + self._hold_s
-        while clients.serve(end_s - LATE_S_MIN) and not self._settled.is_set():
+        until_s = end_s - LATE_S_MIN
+        while not self._settled.is_set() and time.monotonic() < until_s:
             self._relay(clients)
+            if self._own_served.is_set():
+                clients.send_away(sends_too=False, guests_too=False)
+                clients.serve(min(time.monotonic() + LATE_TURN_S, until_s))
+            else:
+                clients.serve(until_s)
         released_s = time.monotonic()
         while time.monotonic() < min(released_s + LATE_S, end_s - LATE_S_MIN):
             self._relay(clients)

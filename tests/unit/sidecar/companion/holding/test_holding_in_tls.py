@@ -16,7 +16,7 @@ from controller_core.remoting.frame import FrameDecoder, encode
 from controller_core.tls.dialling import ClientTls, dial_in_tls
 from controller_core.tls.files import ENFORCING, PERMISSIVE
 from controller_core.tls.serving import MemberTls
-from ha_sidecar.companion import holding, relaying
+from ha_sidecar.companion.holding import relaying, served_elsewhere
 from ha_sidecar.decisions.broker_facts import GroupFacts
 from testkit.fakes.held_broker import (
     BEFORE,
@@ -119,7 +119,7 @@ async def test_a_handshake_with_the_successor_that_never_ends_is_begun_anew(
 async def test_a_successor_whose_handshake_is_slow_is_found_at_the_address(authority: Authority) -> None:
     async def answer_late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert await shake_hands_late(
-            writer, authority.sign("successor").server(), 2 * holding.ANSWER_WITHIN_S
+            writer, authority.sign("successor").server(), 2 * served_elsewhere.ANSWER_WITHIN_S
         )
         (asked,) = FrameDecoder().feed(await reader.read(1 << 16))
         copies = (HAConnectionRuntimeInfo("a:1", in_sync=True),)
@@ -134,7 +134,8 @@ async def test_a_successor_whose_handshake_is_slow_is_found_at_the_address(autho
         async with await asyncio.start_server(answer_late, "127.0.0.1") as server:
             host, port = server.sockets[0].getsockname()
             before = replace(BEFORE, master_address=f"{host}:{port}")
-            assert await holding.is_settled(before, controllers, lambda _: None)
+            elsewhere = served_elsewhere.ServedElsewhere(controllers)
+            assert await elsewhere.look(before, lambda _: None) is served_elsewhere.Served.ALL
     finally:
         dial_in_tls(None)
 

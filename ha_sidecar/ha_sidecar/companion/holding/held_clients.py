@@ -47,10 +47,12 @@ from controller_core.tls.dialling import ClientTls
 from controller_core.tls.serving import ServerTls
 from ha_sidecar import limits
 from ha_sidecar.address import HostPort
-from ha_sidecar.companion.held_client import HeldClient
-from ha_sidecar.companion.relaying import SendRelay
+from ha_sidecar.companion.holding.held_client import HeldClient
+from ha_sidecar.companion.holding.relaying import SendRelay
 
 WAKES_MAX: Final = 16
+GUESTS_SOURCES: Final = frozenset({"127.0.0.1", "::ffff:127.0.0.1"})
+"""Where guests come from: their port is of this very process, and dials the broker there."""
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _EXHAUSTED_PAUSE_S: Final = 0.01
 
@@ -164,10 +166,16 @@ class HeldClients:
         for client in list(self._connections):
             self._relay_sends(client)
 
-    def send_away(self, *, sends_too: bool) -> None:
-        """Answer all that was not answered yet; sends only if that is said, as the relay carries them."""
+    def send_away(self, *, sends_too: bool, guests_too: bool = True) -> None:
+        """Answer all that was not answered yet.
+
+        Args:
+            sends_too: whether sends are answered as well, which the relay carries otherwise.
+            guests_too: whether clients go that came by the address of another broker.
+        """
         for client in list(self._connections):
-            self._serve_client(client, HeldClient.send_away if sends_too else HeldClient.send_others_away)
+            if guests_too or not client.is_guest:
+                self._serve_client(client, HeldClient.send_away if sends_too else HeldClient.send_others_away)
 
     def close(self) -> None:
         """Disconnect everybody."""
@@ -187,7 +195,7 @@ class HeldClients:
 
     def _accept(self, listener: socket.socket) -> None:
         try:
-            connection = listener.accept()[0]
+            connection, source = listener.accept()
         except OSError as error:
             if error.errno in _EXHAUSTED and not self._oldest_idle_gives_way():
                 time.sleep(_EXHAUSTED_PAUSE_S)
@@ -196,7 +204,7 @@ class HeldClients:
         if len(self._connections) >= limits.HELD_CLIENTS_MAX and not self._oldest_idle_gives_way():
             connection.close()
             return
-        client = HeldClient(connection, self._server_tls)
+        client = HeldClient(connection, self._server_tls, is_guest=source[0] in GUESTS_SOURCES)
         self._connections[client] = connection
         self._selector.register(connection, selectors.EVENT_READ, client)
 

@@ -11,8 +11,8 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.frame import FrameDecoder
 from ha_sidecar import limits
-from ha_sidecar.companion import held_client, holding, relaying
-from ha_sidecar.companion.relaying import NOT_ENOUGH_COPIES
+from ha_sidecar.companion.holding import client_hold, held_client, relaying
+from ha_sidecar.companion.holding.relaying import NOT_ENOUGH_COPIES
 from testkit.fakes.held_broker import (
     V5_2_0,
     V5_5_0,
@@ -146,7 +146,7 @@ async def test_a_refused_send_of_a_client_that_has_gone_is_not_asked_again(
 async def test_who_comes_after_the_address_has_moved_is_served_too_until_each_node_knows(
     place: Place, successor: Successor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holding, "LATE_S", 30.0)
+    monkeypatch.setattr(client_hold, "LATE_S", 30.0)
     place.successor, place.is_settled = successor, True
     client = await place.client(request(V5_5_0, 1), request(V5_5_0, 2, code=RequestCode.HEART_BEAT))
     assert sorted(outcomes(await answers(client, 2))) == [
@@ -155,7 +155,7 @@ async def test_who_comes_after_the_address_has_moved_is_served_too_until_each_no
     ]
     later = await place.client(request(V5_5_0, 3))
     assert outcomes(await answers(later, 1)) == [(3, ResponseCode.SUCCESS)]
-    monkeypatch.setattr(holding, "LATE_S", 0.0)
+    monkeypatch.setattr(client_hold, "LATE_S", 0.0)
 
 
 # One-way sends.

@@ -5,22 +5,15 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 
-from controller_core.groups.keys import BrokerId
-from controller_core.remoting.bodies import HAConnectionRuntimeInfo, HARuntimeInfo
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
-from controller_core.remoting.frame import FrameDecoder, encode
+from controller_core.remoting.frame import encode
 from ha_sidecar import limits
-from ha_sidecar.companion import held_clients, hold_port, holding
-from ha_sidecar.companion.holding import is_settled
-from ha_sidecar.decisions.broker_facts import GroupFacts
+from ha_sidecar.companion.holding import client_hold, held_clients, hold_port
 from testkit.fakes.held_broker import (
-    BEFORE,
     V5_2_0,
     V5_5_0,
     WITHIN_S,
@@ -30,87 +23,6 @@ from testkit.fakes.held_broker import (
     is_held,
     request,
 )
-
-
-@pytest.mark.parametrize(
-    ("now", "is_asked"),
-    [
-        (BEFORE, False),
-        (replace(BEFORE, master_epoch=4, members=(2, 3), master_address="s:2"), True),
-        (replace(BEFORE, master_epoch=4, members=(2, 3), master_address="here:1", master_direct="s:2"), True),
-        (None, True),
-    ],
-    ids=["no successor", "a successor", "one whose address leads here", "no controller answers"],
-)
-async def test_a_successor_is_left_alone_until_the_controllers_name_it(
-    now: GroupFacts | None, is_asked: bool
-) -> None:
-    asked = asyncio.Event()
-
-    async def take(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.set()
-        writer.transport.abort()
-
-    async def controllers() -> GroupFacts | None:
-        return now
-
-    server = await asyncio.start_server(take, "127.0.0.1")
-    async with server:
-        host, port = server.sockets[0].getsockname()
-        named: list[tuple[str, int]] = []
-        assert not await is_settled(
-            replace(BEFORE, master_address=f"{host}:{port}"), controllers, named.append
-        )
-        assert asked.is_set() is is_asked
-        assert named == ([("s", 2)] if now is not None and is_asked else [])
-
-
-@contextlib.asynccontextmanager
-async def _port_that(answer: str) -> AsyncIterator[str]:
-    """Listen as a master with a copy (`serves`), as a slave, as a holding companion (`ends`), or mutely."""
-    writers: list[asyncio.StreamWriter] = []
-
-    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        (request,) = FrameDecoder().feed(await reader.read(1 << 16))
-        status = HARuntimeInfo(
-            ha_connection_info=(HAConnectionRuntimeInfo("a:1", in_sync=True),), master=answer == "serves"
-        )
-        if answer in {"serves", "slave"}:
-            body = status.encode()
-            writer.write(encode(RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)))
-        elif answer == "ends":
-            writer.transport.abort()
-
-    async with await asyncio.start_server(take, "127.0.0.1") as server:
-        host, port = server.sockets[0].getsockname()
-        yield f"{host}:{port}"
-    for writer in writers:
-        writer.transport.abort()
-    await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
-
-
-@pytest.mark.parametrize(
-    ("master", "other", "settled"),
-    [
-        ("serves", "serves", True),
-        ("serves", "slave", True),
-        ("serves", "mute", True),
-        ("serves", "ends", False),
-        ("ends", "serves", False),
-        ("slave", "serves", False),
-    ],
-)
-async def test_clients_are_held_until_no_broker_s_address_leads_to_the_companion(
-    master: str, other: str, settled: bool
-) -> None:
-    async def controllers() -> GroupFacts | None:
-        return replace(BEFORE, master_epoch=4, members=(2, 3), master_direct="s:2")
-
-    async with _port_that(master) as first, _port_that(other) as second:
-        others = ((BrokerId(1), first, False), (BrokerId(2), second, True))
-        before = replace(BEFORE, master_address=first, others=others)
-        assert await is_settled(before, controllers, lambda _: None) is settled
 
 
 async def test_clients_of_a_killed_master_wait_and_are_let_go_when_the_successor_has_copies(
@@ -123,6 +35,22 @@ async def test_clients_of_a_killed_master_wait_and_are_let_go_when_the_successor
     place.is_settled = True
     await closed(client)
     assert place.told() == [("ClientsHeld", 3, None), ("ClientsReleased", 3, "true")]
+
+
+async def test_clients_of_the_own_address_go_before_guests_that_came_by_another_one(place: Place) -> None:
+    await place.start_broker()
+    place.kill_broker()
+    pull = request(V5_5_0, code=RequestCode.PULL_MESSAGE)
+    guest = await place.client(pull)
+    direct = await place.client(pull, source="127.0.0.2")
+    place.is_own_served = True
+    (answer,) = await answers(direct, 1)
+    assert answer.code == ResponseCode.GO_AWAY
+    assert await is_held(guest)
+    assert [kind for kind, _, _ in place.told()] == ["ClientsHeld"]
+    place.is_settled = True
+    (answer,) = await answers(guest, 1)
+    assert answer.code == ResponseCode.GO_AWAY
 
 
 async def test_a_client_that_knows_the_answer_is_sent_away_and_one_that_does_not_is_disconnected(
@@ -187,7 +115,7 @@ async def test_who_asks_for_the_master_by_the_old_route_is_disconnected_at_once(
 async def test_a_question_that_is_never_answered_ends_and_few_are_asked_at_a_time(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holding, "QUESTION_WITHIN_S", 0.3)
+    monkeypatch.setattr(client_hold, "QUESTION_WITHIN_S", 0.3)
     place.hangs = True
     await place.start_broker()
     place.kill_broker()
@@ -195,12 +123,12 @@ async def test_a_question_that_is_never_answered_ends_and_few_are_asked_at_a_tim
     assert await is_held(client)
     place.hangs, place.is_settled = False, True
     await closed(client)
-    assert place.questions_max == holding.QUESTIONS_MAX
+    assert place.questions_max == client_hold.QUESTIONS_MAX
 
 
 @pytest.mark.usefixtures("few_late_clients")
 async def test_they_are_let_go_when_nobody_is_elected_in_time() -> None:
-    place = Place(hold_ms=int(holding.LATE_S_MIN * 1000) + 200)
+    place = Place(hold_ms=int(client_hold.LATE_S_MIN * 1000) + 200)
     running = asyncio.create_task(place.hold.run())
     await place.start_broker()
     place.kill_broker()
@@ -256,7 +184,7 @@ def _tries(monkeypatch: pytest.MonkeyPatch, in_use_s: float = 0.0) -> list[float
             raise OSError("in use")
         return hold_port.listening(port)
 
-    monkeypatch.setattr(holding, "listening", listening)
+    monkeypatch.setattr(client_hold, "listening", listening)
     return tried
 
 
