@@ -17,6 +17,7 @@ from testkit.rocketmq.java_programs import compile_java
 
 _JAVA: Final = f'{JAVA} -Drocketmq.client.logUseSlf4j=true -cp {CLASSES}:"$ROCKETMQ_HOME/lib/*"'
 _RECEIVES_WITHIN_S: Final = 120.0
+_STARTS_MAX: Final = 5
 _READ_WITHIN_S: Final = 60.0
 _CLOSED_WITHIN_S: Final = 75.0
 _RECEIVED: Final = f"{DATA}/received.jsonl"
@@ -45,11 +46,12 @@ class ConsumerPod:
             transactions: whether it commits and receives transactions.
         """
         classes = await compile_java(await jars())
-        script = (
+        program = (
             f"{' '.join((_JAVA, *jvm))} Consume --name-server '{self._name_server}' --topic {self._topic} "
-            f"--output {_RECEIVED} {f'--transactions {_TRANSACTIONS}' if transactions else ''} & "
-            "wait $!; exec sleep 3600"
+            f"--output {_RECEIVED} {f'--transactions {_TRANSACTIONS}' if transactions else ''}"
         )
+        # A consumer does not start if its first request to a name server fails, as on a full machine.
+        script = f"for _ in $(seq {_STARTS_MAX}); do {program}; sleep 1; done & wait $!; exec sleep 3600"
         await self._cluster.apply(*client_objects(self._name, self._image, classes, script, node_selector))
 
         async def all_receive() -> bool:
