@@ -18,7 +18,7 @@ from ha_sidecar.common.events import EventLog
 from ha_sidecar.companion.holding.client_hold import ClientHold
 from ha_sidecar.companion.holding.hold_port import HoldPort
 from ha_sidecar.companion.holding.relaying import SENDS
-from ha_sidecar.companion.holding.served_elsewhere import Served
+from ha_sidecar.companion.holding.served_elsewhere import ServedClients
 from ha_sidecar.decisions.broker_facts import GroupFacts
 from testkit.processes.ports import free_port
 
@@ -150,7 +150,9 @@ class Place:
             tls,
         )
 
-    async def _settled(self, before: GroupFacts, on_successor: Callable[[tuple[str, int]], None]) -> Served:
+    async def _settled(
+        self, before: GroupFacts, on_successor: Callable[[tuple[str, int]], None]
+    ) -> ServedClients:
         assert before is self.mastered
         if self.successor is not None:
             on_successor(self.successor.address)
@@ -159,8 +161,8 @@ class Place:
         try:
             if self.hangs:
                 await asyncio.Event().wait()
-            own = Served.OWN if self.is_own_served else Served.NONE
-            return Served.ALL if self.is_settled else own
+            own = ServedClients.OWN if self.is_own_served else ServedClients.NONE
+            return ServedClients.ALL if self.is_settled else own
         finally:
             self.questions -= 1
 

@@ -48,7 +48,7 @@ from ha_sidecar.address import HostPort
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.companion.holding.held_clients import WAKES_MAX, HeldClients
 from ha_sidecar.companion.holding.hold_port import HoldPort, listening
-from ha_sidecar.companion.holding.served_elsewhere import Served
+from ha_sidecar.companion.holding.served_elsewhere import ServedClients
 from ha_sidecar.decisions.broker_facts import GroupFacts
 
 DIAL_WITHIN_S: Final = 1.0
@@ -89,7 +89,7 @@ class ClientHold:
         hold_ms: int,
         mastered: Callable[[], GroupFacts | None],
         events: EventLog,
-        asks: Callable[[GroupFacts, Callable[[HostPort], None]], Awaitable[Served]],
+        asks: Callable[[GroupFacts, Callable[[HostPort], None]], Awaitable[ServedClients]],
         room: HoldPort,
         tls: MemberTls | None = None,
     ) -> None:
@@ -173,10 +173,10 @@ class ClientHold:
                 served = await self._asks(before, self._relay_to)
         except TimeoutError:
             return
-        if served is not Served.NONE and not self._own_served.is_set():
+        if served is not ServedClients.NONE and not self._own_served.is_set():
             self._own_served.set()
             self._wake.send(b"o")
-        if served is Served.ALL and not released.is_set():
+        if served is ServedClients.ALL and not released.is_set():
             released.set()
             self._settled.set()
             self._wake.send(b"r")

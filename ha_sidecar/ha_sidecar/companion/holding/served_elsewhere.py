@@ -6,10 +6,10 @@
 | does a master that acknowledges answer at the dead one's address? | from then on, until one does | 20 ms |
 | does the address of a broker that this one had replaced still lead here? | from then on | `LENT_AGAIN_S` |
 
-The successor is asked no more than needed: each question is a new connection, through the companion of a JVM
-that becomes master in this moment, perhaps for the first time in its life. After a second kill the third
-answer comes 1.1 s late, because kube-proxy writes its rules at most once per second. The second question used
-to be asked beside it, fifty times per second.
+The companion asks the successor no more than it needs: each question is a new connection to a JVM that becomes
+master in this moment, perhaps for the first time in its life. After a second kill the third answer comes
+1.1 s late, because kube-proxy writes its rules at most once per second. The companion used to ask the second
+question beside it, fifty times per second.
 
 Never: holds or releases anybody.
 """
@@ -45,7 +45,7 @@ LENT_AGAIN_S: Final = 0.1
 _refusals: Final = RefusalLog(logging.getLogger(__name__))
 
 
-class Served(Enum):
+class ServedClients(Enum):
     """Which clients of the dead master would be served now: none, those of its own address, or all."""
 
     NONE = auto()
@@ -65,25 +65,25 @@ class ServedElsewhere:
         self._served_epoch = 0
         self._lent_turn: Final = asyncio.Lock()
 
-    async def look(self, before: GroupFacts, on_successor: Callable[[HostPort], None]) -> Served:
+    async def look(self, before: GroupFacts, on_successor: Callable[[HostPort], None]) -> ServedClients:
         """Say which clients would be served now, and before that, who could serve them.
 
         Args:
             before: the group with the master that died.
-            on_successor: is told where to carry sends, as soon as the controllers name a successor with a
-                copy; if they do not answer, when one is found at the clients' address.
+            on_successor: takes the address to carry sends to, as soon as the controllers name a successor
+                with a copy; if they do not answer, when one answers at the clients' address.
         """
         address = master_client_address(before)
         if address is None:
-            return Served.NONE
+            return ServedClients.NONE
         if self._served_epoch != before.master_epoch:
             if not await self._is_served(address, before, on_successor):
-                return Served.NONE
+                return ServedClients.NONE
             self._served_epoch = before.master_epoch
-            return Served.OWN if await _is_lent(before, self._sign) else Served.ALL
+            return ServedClients.OWN if await _is_lent(before, self._sign) else ServedClients.ALL
         async with self._lent_turn:
             await asyncio.sleep(LENT_AGAIN_S)
-            return Served.OWN if await _is_lent(before, self._sign) else Served.ALL
+            return ServedClients.OWN if await _is_lent(before, self._sign) else ServedClients.ALL
 
     async def _is_served(
         self, address: HostPort, before: GroupFacts, on_successor: Callable[[HostPort], None]

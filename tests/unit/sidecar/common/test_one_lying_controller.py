@@ -14,7 +14,7 @@ from ha_sidecar.common.controllers import Controllers
 from ha_sidecar.common.questions import ask_group, may_elect_uncleanly
 from ha_sidecar.companion.companion import Companion
 from ha_sidecar.companion.config import CompanionConfig
-from ha_sidecar.companion.holding.served_elsewhere import Served, ServedElsewhere
+from ha_sidecar.companion.holding.served_elsewhere import ServedClients, ServedElsewhere
 from ha_sidecar.decisions.succession import is_succeeded
 from ha_sidecar.seed.config import SeedConfig
 from ha_sidecar.seed.source import GroupAnswer, find_outlook
@@ -80,7 +80,7 @@ async def test_held_clients_are_not_carried_to_the_liar_s_master(
     try:
         before = await ask_group(companion._controllers, "c1", GROUP)
         elsewhere = ServedElsewhere(companion._group_now)
-        assert await elsewhere.look(before, carried.append) is Served.NONE
+        assert await elsewhere.look(before, carried.append) is ServedClients.NONE
         assert carried == []
         for one in controllers:
             one.said = LIE

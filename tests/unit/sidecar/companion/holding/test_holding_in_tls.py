@@ -135,7 +135,7 @@ async def test_a_successor_whose_handshake_is_slow_is_found_at_the_address(autho
             host, port = server.sockets[0].getsockname()
             before = replace(BEFORE, master_address=f"{host}:{port}")
             elsewhere = served_elsewhere.ServedElsewhere(controllers)
-            assert await elsewhere.look(before, lambda _: None) is served_elsewhere.Served.ALL
+            assert await elsewhere.look(before, lambda _: None) is served_elsewhere.ServedClients.ALL
     finally:
         dial_in_tls(None)
 

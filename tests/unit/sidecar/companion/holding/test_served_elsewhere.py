@@ -1,4 +1,4 @@
-"""When clients of a dead master are served: who is asked for it, and how often."""
+"""When clients of a dead master are served: whom the companion asks for it, and how often."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import FrameDecoder, encode
 from ha_sidecar.companion.holding import served_elsewhere
-from ha_sidecar.companion.holding.served_elsewhere import Served, ServedElsewhere
+from ha_sidecar.companion.holding.served_elsewhere import ServedClients, ServedElsewhere
 from ha_sidecar.decisions.broker_facts import GroupFacts
 from testkit.fakes.held_broker import BEFORE
 
@@ -45,7 +45,7 @@ async def test_a_successor_is_left_alone_until_the_controllers_name_it(
         host, port = server.sockets[0].getsockname()
         named: list[tuple[str, int]] = []
         elsewhere = ServedElsewhere(controllers)
-        assert Served.NONE is await elsewhere.look(
+        assert ServedClients.NONE is await elsewhere.look(
             replace(BEFORE, master_address=f"{host}:{port}"), named.append
         )
         assert asked.is_set() is is_asked
@@ -54,7 +54,7 @@ async def test_a_successor_is_left_alone_until_the_controllers_name_it(
 
 @dataclass
 class Port:
-    """An address of the group: its answer, and how often it was asked."""
+    """An address of the group: its answer, and the number of questions."""
 
     answer: str
     address: str = ""
@@ -91,16 +91,16 @@ async def _port_that(answer: str) -> AsyncIterator[Port]:
 @pytest.mark.parametrize(
     ("master", "other", "served"),
     [
-        ("serves", "serves", Served.ALL),
-        ("serves", "slave", Served.ALL),
-        ("serves", "mute", Served.ALL),
-        ("serves", "ends", Served.OWN),
-        ("ends", "serves", Served.NONE),
-        ("slave", "serves", Served.NONE),
+        ("serves", "serves", ServedClients.ALL),
+        ("serves", "slave", ServedClients.ALL),
+        ("serves", "mute", ServedClients.ALL),
+        ("serves", "ends", ServedClients.OWN),
+        ("ends", "serves", ServedClients.NONE),
+        ("slave", "serves", ServedClients.NONE),
     ],
 )
 async def test_clients_are_held_until_no_broker_s_address_leads_to_the_companion(
-    master: str, other: str, served: Served
+    master: str, other: str, served: ServedClients
 ) -> None:
     async def controllers() -> GroupFacts | None:
         return replace(BEFORE, master_epoch=4, members=(2, 3), master_direct="s:2")
@@ -110,7 +110,7 @@ async def test_clients_are_held_until_no_broker_s_address_leads_to_the_companion
         assert await ServedElsewhere(controllers).look(before, lambda _: None) is served
 
 
-async def test_a_successor_that_serves_is_not_asked_again_while_another_address_leads_here(
+async def test_a_successor_that_serves_gets_no_more_questions_while_another_address_leads_here(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(served_elsewhere, "LENT_AGAIN_S", 0.01)
@@ -118,9 +118,9 @@ async def test_a_successor_that_serves_is_not_asked_again_while_another_address_
         elsewhere = ServedElsewhere(_succeeded)
         before = _before(master, lent)
         for _ in range(3):
-            assert await elsewhere.look(before, lambda _: None) is Served.OWN
+            assert await elsewhere.look(before, lambda _: None) is ServedClients.OWN
         lent.answer = "serves"
-        assert await elsewhere.look(before, lambda _: None) is Served.ALL
+        assert await elsewhere.look(before, lambda _: None) is ServedClients.ALL
         assert (master.questions, lent.questions) == (1, 4)
 
 
@@ -138,10 +138,10 @@ async def test_questions_for_a_lent_address_follow_each_other() -> None:
 async def test_the_next_death_begins_with_the_first_question() -> None:
     async with _port_that("serves") as master, _port_that("serves") as other:
         elsewhere = ServedElsewhere(_succeeded)
-        assert await elsewhere.look(_before(master, other), lambda _: None) is Served.ALL
+        assert await elsewhere.look(_before(master, other), lambda _: None) is ServedClients.ALL
         master.answer = "slave"
         later = replace(_before(master, other), master_epoch=BEFORE.master_epoch + 1)
-        assert await elsewhere.look(later, lambda _: None) is Served.NONE
+        assert await elsewhere.look(later, lambda _: None) is ServedClients.NONE
 
 
 def _before(master: Port, other: Port) -> GroupFacts:
