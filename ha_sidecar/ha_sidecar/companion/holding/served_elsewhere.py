@@ -6,10 +6,10 @@
 | does a master that acknowledges answer at the dead one's address? | from then on, until one does | 20 ms |
 | does the address of a broker that this one had replaced still lead here? | from then on | `LENT_AGAIN_S` |
 
-The companion asks the successor no more than it needs: each question is a new connection to a JVM that becomes
-master in this moment, perhaps for the first time in its life. After a second kill the third answer comes
-1.1 s late, because kube-proxy writes its rules at most once per second. The companion used to ask the second
-question beside it, fifty times per second.
+The companion asks the successor no more than it needs: each question is a new connection to a JVM that
+becomes master in this moment, perhaps for the first time in its life. After a second kill the third answer
+comes 1.1 s late, because kube-proxy writes its rules at most once per second. The companion used to ask the
+second question beside it, fifty times per second.
 
 Never: holds or releases anybody.
 """
