@@ -117,8 +117,7 @@ class ClientHold:
         self._tls: Final = tls
         self._before: GroupFacts | None = None
         self._is_stopping = False
-        self._own_served: Final = threading.Event()
-        self._settled: Final = threading.Event()
+        self._served = ServedClients.NONE
         self._successor: HostPort | None = None
         self._refused_ms_max = 0.0
         self._wake, self._woken = socket.socketpair()
@@ -173,13 +172,12 @@ class ClientHold:
                 served = await self._asks(before, self._relay_to)
         except TimeoutError:
             return
-        if served is not ServedClients.NONE and not self._own_served.is_set():
-            self._own_served.set()
-            self._wake.send(b"o")
-        if served is ServedClients.ALL and not released.is_set():
+        if served in {ServedClients.NONE, self._served} or released.is_set():
+            return
+        self._served = served
+        self._wake.send(b"r")
+        if served is ServedClients.ALL:
             released.set()
-            self._settled.set()
-            self._wake.send(b"r")
             self._tell("ClientsReleased", settled="true")
 
     def _relay_to(self, successor: HostPort) -> None:
@@ -211,8 +209,7 @@ class ClientHold:
             is_over = bool(self._ready((watched,), None))
         self._before = self._mastered() if is_over else None
         self._successor = None
-        self._own_served.clear()
-        self._settled.clear()
+        self._served = ServedClients.NONE
         # The clients of a slave need no hold.
         listener = self._bound() if self._before is not None else None
         if listener is not None:
@@ -295,9 +292,9 @@ class ClientHold:
         """Hold the clients to the end; return when they were released, on the monotonic clock."""
         end_s = started_s + self._hold_s
         until_s = end_s - LATE_S_MIN
-        while not self._settled.is_set() and time.monotonic() < until_s:
+        while self._served is not ServedClients.ALL and time.monotonic() < until_s:
             self._relay(clients)
-            if self._own_served.is_set():
+            if self._served is ServedClients.OWN:
                 clients.send_away(sends_too=False, guests_too=False)
                 clients.serve(min(time.monotonic() + LATE_TURN_S, until_s))
             else:

@@ -80,10 +80,10 @@ class ServedElsewhere:
             if not await self._is_served(address, before, on_successor):
                 return ServedClients.NONE
             self._served_epoch = before.master_epoch
-            return ServedClients.OWN if await _is_lent(before, self._sign) else ServedClients.ALL
+            return await _own_or_all(before, self._sign)
         async with self._lent_turn:
             await asyncio.sleep(LENT_AGAIN_S)
-            return ServedClients.OWN if await _is_lent(before, self._sign) else ServedClients.ALL
+            return await _own_or_all(before, self._sign)
 
     async def _is_served(
         self, address: HostPort, before: GroupFacts, on_successor: Callable[[HostPort], None]
@@ -109,8 +109,8 @@ class _Found(Enum):
     OTHER = auto()
 
 
-async def _is_lent(before: GroupFacts, sign: Sign | None) -> bool:
-    """Say whether the address of another member still leads here, where questions of members are ended.
+async def _own_or_all(before: GroupFacts, sign: Sign | None) -> ServedClients:
+    """Return `OWN` if the address of another member still leads here, where questions of members are ended.
 
     The dead master may have had the address of a broker that it had replaced a moment before. kube-proxy
     writes its rules at most once per second, so it may lead the two addresses away a second apart.
@@ -118,7 +118,7 @@ async def _is_lent(before: GroupFacts, sign: Sign | None) -> bool:
     others = (other_address for broker_id, other_address, _ in before.others if broker_id != before.master_id)
     addresses = [address for text in others if (address := parsed_address(text)) is not None]
     found = await asyncio.gather(*(_found_at(address, before, sign) for address in addresses))
-    return _Found.END in found
+    return ServedClients.OWN if _Found.END in found else ServedClients.ALL
 
 
 async def _found_at(address: HostPort, before: GroupFacts, sign: Sign | None) -> _Found:
