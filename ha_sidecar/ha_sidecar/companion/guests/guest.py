@@ -93,9 +93,13 @@ class GuestRoom:
         return self._unsent_sides * limits.GUEST_READ_BYTES_MAX <= limits.GUESTS_BYTES_MAX
 
     def may_keep_pulls(self, pulls_bytes: int) -> bool:
-        """Count bytes of pulls that wait now, or no longer wait (below 0); False if those are too many."""
+        """Count bytes of a guest's pulls that wait now; False if those are too many."""
         self._pulls_bytes += pulls_bytes
         return self._pulls_bytes <= limits.GUEST_PULLS_BYTES_MAX
+
+    def pulls_left(self, pulls_bytes: int) -> None:
+        """Count bytes of a guest's pulls that no longer wait."""
+        self._pulls_bytes -= pulls_bytes
 
     def sent(self) -> None:
         """Count a side that has sent all again, or has ended."""
@@ -211,7 +215,7 @@ class Guest:
     def _drop_pulls(self) -> None:
         if self._pulls_end is not None:
             self._pulls_end.cancel()
-        self._room.may_keep_pulls(-len(self._pulls))
+        self._room.pulls_left(len(self._pulls))
         self._pulls = b""
 
     def insert(self, request: RemotingCommand) -> bool:
