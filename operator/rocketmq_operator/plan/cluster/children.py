@@ -39,9 +39,8 @@ from rocketmq_operator.plan.pods.logs import java_logs, level_file, logback_file
 from rocketmq_operator.plan.tls.clients import (
     ClientsStage,
     annotated,
-    java_tls_options,
-    plain_option,
     with_certificate,
+    with_tls_options,
     without_dialling,
 )
 from rocketmq_operator.plan.tls.controllers import DIAL_BROKERS, START, TlsMode, with_tls
@@ -300,7 +299,7 @@ def name_server_shape(spec: RocketMQClusterSpec) -> PodShape:
 
 def _name_server_options(spec: RocketMQClusterSpec, stage: ClientsStage) -> str:
     options = java_options(spec.name_servers.resources, spec.name_servers.jvm, "spec.nameServers.jvm")
-    return " ".join([*plain_option(stage), options]) + java_tls_options(without_dialling(stage))
+    return with_tls_options(options, without_dialling(stage))
 
 
 def _name_servers(owner: Owner, spec: RocketMQClusterSpec, stage: ClientsStage) -> tuple[Json, ...]:

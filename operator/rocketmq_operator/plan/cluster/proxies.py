@@ -43,9 +43,9 @@ from rocketmq_operator.plan.pods.logs import java_logs, logback_file, with_log_t
 from rocketmq_operator.plan.tls.clients import (
     ClientsStage,
     annotated,
-    java_tls_options,
     proxy_tls_keys,
     with_certificate,
+    with_tls_options,
 )
 
 PROXY: Final = "proxy"
@@ -145,13 +145,13 @@ def _conf(owner: Owner, spec: RocketMQClusterSpec, stage: ClientsStage) -> str:
 
 def _pod(spec: RocketMQClusterSpec, name: str, hosts: Mapping[str, str], stage: ClientsStage) -> Json:
     port = names.PROXY_GRPC_PORT
-    options = java_options(spec.proxy.resources, spec.proxy.jvm, "spec.proxy.jvm") + java_tls_options(stage)
+    options = java_options(spec.proxy.resources, spec.proxy.jvm, "spec.proxy.jvm")
     container = parts.container(
         "proxy",
         spec.rocketmq_image,
         ["/bin/sh", f"{names.CONFIG_PATH}/start.sh"],
         _CLUSTER_PORTS | {"metrics": names.PROXY_METRICS_PORT},
-        env=[{"name": "JAVA_OPT_EXT", "value": options}],
+        env=[{"name": "JAVA_OPT_EXT", "value": with_tls_options(options, stage, serves_grpc=True)}],
         resources=parts.resources(spec.proxy.resources),
         startupProbe=parts.tcp_probe(port, failures_max=parts.STARTUP_FAILURES_MAX, period_s=1),
         livenessProbe=parts.tcp_probe(port, period_s=10),

@@ -165,6 +165,18 @@ def plain_option(stage: ClientsStage) -> tuple[str, ...]:
     return () if stage.has_certificates else ("-Dtls.server.mode=disabled",)
 
 
+def with_tls_options(options: str, stage: ClientsStage, *, serves_grpc: bool = False) -> str:
+    """Return a JVM's options with those of its ports around them.
+
+    Args:
+        options: memory, collector and a person's own.
+        stage: of the pod.
+        serves_grpc: whether it is or has a proxy.
+    """
+    plain = () if serves_grpc else plain_option(stage)
+    return " ".join([*plain, options]) + java_tls_options(stage)
+
+
 def java_tls_options(stage: ClientsStage) -> str:
     """Return the options of a JVM that has certificates, with a space before them; empty at `disabled`.
 

@@ -10,7 +10,7 @@ from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.java import java_options
 from rocketmq_operator.plan.common.objects import Json
-from rocketmq_operator.plan.tls.clients import ClientsStage, java_tls_options, plain_option
+from rocketmq_operator.plan.tls.clients import ClientsStage, with_tls_options
 
 REMOTING: Final = "remoting"
 LOG_REPLICA: Final = "log-replica"
@@ -37,8 +37,11 @@ def broker_container(
     **rest: Any,  # noqa: ANN401 - JSON
 ) -> Json:
     """Return the container of a broker that a script of the ConfigMap starts."""
-    plain = () if cluster.proxy.mode is ProxyMode.LOCAL else plain_option(stage)
-    options = " ".join([*plain, java_options(resources, spec.jvm), _CONNECT_OPTION]) + java_tls_options(stage)
+    options = with_tls_options(
+        f"{java_options(resources, spec.jvm)} {_CONNECT_OPTION}",
+        stage,
+        serves_grpc=cluster.proxy.mode is ProxyMode.LOCAL,
+    )
     return parts.container(
         "broker",
         cluster.rocketmq_image,
