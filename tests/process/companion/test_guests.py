@@ -1,6 +1,7 @@
 """Real consumers that are connected to one broker by two addresses: by a guest port they keep all queues."""
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import AsyncIterator
@@ -100,90 +101,92 @@ async def _until_all_received(load: LoadClient, consumers: PushConsumers) -> Non
             await asyncio.sleep(0.1)
 
 
-async def test_guests_are_listed_once_and_receive_from_all_queues(twice: TwiceReached) -> None:
+async def _until_both_receive(consumers: PushConsumers, within_s: float) -> None:
+    """Wait until the concurrent consumer and the ordered one have received something."""
+    async with asyncio.timeout(within_s):
+        while {one.ordered for one in consumers.received()} != {True, False}:  # noqa: ASYNC110 - a file
+            await asyncio.sleep(0.1)
+
+
+@contextlib.asynccontextmanager
+async def _guest_port(twice: TwiceReached) -> AsyncIterator[tuple[BrokerCompanion, str]]:
+    """Run a companion with a guest port; give it and the port's address."""
     port = free_port()
     companion = BrokerCompanion(twice.broker, [f"127.0.0.1:{free_port()}"], **{"guest-port": str(port)})
     await companion.process.start()
     try:
         await companion.wait_metric("guests", 0, WITHIN_S)
-        async with TwoAddressRoutes(
-            twice.name_server.address, f"127.0.0.1:{port}", twice.broker.address
-        ) as routes:
-            load = twice.load(routes)
-            async with load:
-                await load.wait_for_acknowledged(100, WITHIN_S)
-                async with twice.consumers(routes) as consumers:
-                    await _until_listed(twice, 1)
-                    guests = await companion.metric("guests")
-                    assert guests is not None
-                    assert guests >= 3  # a producer and two consumers
-                    await load.wait_for_acknowledged(200, WITHIN_S)
-                    await load.stop()
-                    await _until_all_received(load, consumers)
-                    assert {one.queue for one in consumers.received()} == set(range(QUEUES))
-                    assert len(await twice.consumer_names()) == 1
+        yield companion, f"127.0.0.1:{port}"
     finally:
         await companion.process.stop()
+
+
+@contextlib.asynccontextmanager
+async def _unknown_guests(twice: TwiceReached) -> AsyncIterator[tuple[TwoAddressRoutes, Relay]]:
+    """Give routes whose first address is the guest port, and the way to the second, not started."""
+    own_way = Relay(twice.broker.address)
+    try:
+        async with (
+            _guest_port(twice) as (_, address),
+            TwoAddressRoutes(twice.name_server.address, address, own_way.address) as routes,
+        ):
+            yield routes, own_way
+    finally:
+        await own_way.stop()
+
+
+async def test_guests_are_listed_once_and_receive_from_all_queues(twice: TwiceReached) -> None:
+    async with (
+        _guest_port(twice) as (companion, address),
+        TwoAddressRoutes(twice.name_server.address, address, twice.broker.address) as routes,
+    ):
+        load = twice.load(routes)
+        async with load:
+            await load.wait_for_acknowledged(100, WITHIN_S)
+            async with twice.consumers(routes) as consumers:
+                await _until_listed(twice, 1)
+                guests = await companion.metric("guests")
+                assert guests is not None
+                assert guests >= 3  # a producer and two consumers
+                await load.wait_for_acknowledged(200, WITHIN_S)
+                await load.stop()
+                await _until_all_received(load, consumers)
+                assert {one.queue for one in consumers.received()} == set(range(QUEUES))
+                assert len(await twice.consumer_names()) == 1
 
 
 async def test_guests_that_the_broker_does_not_know_yet_receive_and_are_listed_once_when_it_does(
     twice: TwiceReached,
 ) -> None:
     """As after a change of master to a broker that has just started, to which clients have not come back."""
-    port = free_port()
-    companion = BrokerCompanion(twice.broker, [f"127.0.0.1:{free_port()}"], **{"guest-port": str(port)})
-    await companion.process.start()
-    own_way = Relay(twice.broker.address)
-    try:
-        await companion.wait_metric("guests", 0, WITHIN_S)
-        async with TwoAddressRoutes(
-            twice.name_server.address, f"127.0.0.1:{port}", own_way.address
-        ) as routes:
-            load = twice.load(routes)
-            async with load, twice.consumers(routes) as consumers:
-                await load.wait_for_acknowledged(100, WITHIN_S)
-                async with asyncio.timeout(RECEIVES_WITHIN_S):
-                    while {one.ordered for one in consumers.received()} != {True, False}:  # noqa: ASYNC110 - a file
-                        await asyncio.sleep(0.1)
-                await _until_listed(twice, 1)
-                await own_way.start()
-                await twice.broker.process.wait_for_text(TAKEN_BACK, WITHIN_S)
-                await _until_listed(twice, 1)
-                known_ns = time.time_ns()
-                await load.wait_for_acknowledged(200, WITHIN_S, after_ns=known_ns)
-                await load.stop()
-                await _until_all_received(load, consumers)
-                assert await twice.consumer_names() == list(set(await twice.consumer_names()))
-    finally:
-        await own_way.stop()
-        await companion.process.stop()
+    async with _unknown_guests(twice) as (routes, own_way):
+        load = twice.load(routes)
+        async with load, twice.consumers(routes) as consumers:
+            await load.wait_for_acknowledged(100, WITHIN_S)
+            await _until_both_receive(consumers, RECEIVES_WITHIN_S)
+            await _until_listed(twice, 1)
+            await own_way.start()
+            await twice.broker.process.wait_for_text(TAKEN_BACK, WITHIN_S)
+            await _until_listed(twice, 1)
+            known_ns = time.time_ns()
+            await load.wait_for_acknowledged(200, WITHIN_S, after_ns=known_ns)
+            await load.stop()
+            await _until_all_received(load, consumers)
+            assert await twice.consumer_names() == list(set(await twice.consumer_names()))
 
 
 async def test_pulls_of_guests_that_come_back_to_a_fresh_broker_are_not_refused(twice: TwiceReached) -> None:
     """Their clients pull as soon as they are connected, and a refused pull is tried again a second later."""
-    port = free_port()
-    companion = BrokerCompanion(twice.broker, [f"127.0.0.1:{free_port()}"], **{"guest-port": str(port)})
-    await companion.process.start()
-    own_way = Relay(twice.broker.address)
-    try:
-        await companion.wait_metric("guests", 0, WITHIN_S)
-        async with TwoAddressRoutes(
-            twice.name_server.address, f"127.0.0.1:{port}", own_way.address
-        ) as routes:
-            load = twice.load(routes)
-            async with load, twice.consumers(routes) as consumers:
-                async with asyncio.timeout(WITHIN_S):
-                    while {one.ordered for one in consumers.received()} != {True, False}:  # noqa: ASYNC110 - a file
-                        await asyncio.sleep(0.1)
-                await twice.broker.kill()
-                await twice.broker.start()
-                await load.wait_for_acknowledged(200, WITHIN_S, after_ns=time.time_ns())
-                await load.stop()
-                await _until_all_received(load, consumers)
-                assert REFUSED_PULL not in twice.broker.process.output()
-    finally:
-        await own_way.stop()
-        await companion.process.stop()
+    async with _unknown_guests(twice) as (routes, _):
+        load = twice.load(routes)
+        async with load, twice.consumers(routes) as consumers:
+            await _until_both_receive(consumers, WITHIN_S)
+            await twice.broker.kill()
+            await twice.broker.start()
+            await load.wait_for_acknowledged(200, WITHIN_S, after_ns=time.time_ns())
+            await load.stop()
+            await _until_all_received(load, consumers)
+            assert REFUSED_PULL not in twice.broker.process.output()
 
 
 async def test_a_consumer_that_reaches_a_broker_by_two_addresses_is_listed_twice(
