@@ -1,8 +1,9 @@
 """The settings that a broker reads each time it uses them, so that a new value holds without a restart.
 
 A broker takes any setting at run time (request 25) and shows it (26). Most are read once, when the broker
-starts, and the new value then changes nothing. This list has only settings whose getter is called in the code
-that uses them, in each version from 5.2.0 to 5.5.0, and whose default is the same in all of these.
+starts, and the new value then changes nothing. These are settings whose getter is called in the code that
+uses them, in each version from 5.2.0 to 5.5.0: `LIVE_SETTINGS`, which users may change and whose default is
+the same in all of these, and the two that stop a broker's writes.
 
 Source: RocketMQ 5.2.0, 5.3.3, 5.4.0 and 5.5.0, BrokerConfig and MessageStoreConfig for the defaults; the
 classes named in the comments for the use.
@@ -61,3 +62,13 @@ LIVE_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Default by name."""
+
+MIN_IN_SYNC: Final = "minInSyncReplicas"
+"""Sends that wait for copies are refused while the SyncStateSet has fewer members.
+
+CommitLog.asyncPutMessage looks at it, if CommitLog.needHandleHA does not see a slave.
+"""
+SENDS_FROM: Final = "startAcceptSendRequestTimeStamp"
+"""Sends are refused before this time, UTC milliseconds; SendMessageProcessor.preSend looks at it."""
+FENCED_MS: Final = 10**15
+"""A fence adds this to `SENDS_FROM`: a time in the year 33658, which no administrator has set."""

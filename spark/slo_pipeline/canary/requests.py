@@ -18,6 +18,7 @@ from controller_core.remoting.command import RemotingCommand
 _PERM_READ_WRITE = 6
 _REJECTED = "[REJECTREQUEST]"
 _NOT_ENOUGH = "in-sync replicas not enough"
+_STOPPED = "broker unable to service, until "
 
 
 def send_request(
@@ -63,7 +64,8 @@ def send_result(code: int, remark: str | None) -> str:
 
     A slave answers code 2 with `[REJECTREQUEST]` (a master whose page cache is busy does too; the remark is
     stored beside the word), or 14 when its role changed while the message was on its way.
-    IN_SYNC_REPLICAS_NOT_ENOUGH lacks a code of its own on the wire: it is code 1 and a remark.
+    IN_SYNC_REPLICAS_NOT_ENOUGH lacks a code of its own on the wire: it is code 1 and a remark. So is the
+    refusal of a master whose writes are stopped, as before a switchover.
     """
     words = remark or ""
     match code:
@@ -77,5 +79,7 @@ def send_result(code: int, remark: str | None) -> str:
             return "not_master"
         case ResponseCode.SYSTEM_ERROR if _NOT_ENOUGH in words:
             return "in_sync_replicas_not_enough"
+        case ResponseCode.SYSTEM_ERROR if _STOPPED in words:
+            return "writes_stopped"
         case _:
             return "other"

@@ -32,6 +32,7 @@ RESULTS: Final = (
     "no_route",
     "flush_slave_timeout",
     "in_sync_replicas_not_enough",
+    "writes_stopped",
     "not_master",
     "missing",
     "other",

@@ -19,7 +19,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader
 from ha_sidecar.address import host_port
-from testkit.demo.story import DemoStory, wait_whole
+from testkit.demo.story import DemoStory, asked_to_elect, wait_whole
 from testkit.demo.under_load import under_load
 from testkit.rocketmq.load import LoadClient, LoadSettings
 from testkit.rocketmq.processes import JavaBroker
@@ -43,7 +43,7 @@ async def test_sends_that_wait_for_no_copy_hinder_no_switchover_and_cost_no_othe
     tmp_path: Path,
 ) -> None:
     async with under_load(tmp_path, rate=200) as running:
-        cluster, story = running.cluster, DemoStory(running.cluster, running.load, running.progress)
+        cluster = running.cluster
         settings = LoadSettings(rate=800, poll_name_server_ms=200, waits=False)
         hasty = LoadClient(
             running.release, cluster.name_server.address, "hasty", tmp_path / "hasty", settings
@@ -58,7 +58,7 @@ async def test_sends_that_wait_for_no_copy_hinder_no_switchover_and_cost_no_othe
                     for one in group["replicas"]
                     if one["electable"] and one["broker_id"] != group["master_id"]
                 )
-                assert await story.asked_to_elect(slave["broker_id"]) is None
+                assert await asked_to_elect(cluster, slave["broker_id"]) is None
                 await running.load.wait_for_acknowledged(100, 60.0, after_ns=began_ns)
                 await hasty.wait_for_acknowledged(100, 60.0, after_ns=began_ns)
             result = await running.read_back()

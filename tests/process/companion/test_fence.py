@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ha_sidecar.companion.stopping.fencing import CLOSED_BASE
+from ha_sidecar.decisions.fenced_settings import CLOSED_BASE
 from testkit.demo.story import is_whole, wait_whole
 from testkit.demo.under_load import under_load
 from testkit.processes.far_side import FarSide, far_side, lacking

@@ -7,7 +7,7 @@ when `start` failed half-way.
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from testkit.demo.progress import StepPrinter
@@ -37,6 +37,7 @@ class DemoCluster:
         settings: Mapping[str, str] | None = None,
         brokers: int = 2,
         log_replicas: int = 1,
+        jvm: Sequence[str] = (),
     ) -> None:
         """Describe the cluster; nothing runs before `start`.
 
@@ -49,6 +50,7 @@ class DemoCluster:
             settings: of all brokers, over the usual ones.
             brokers: how many.
             log_replicas: 1, or 0 to start none.
+            jvm: further options of the brokers' JVMs.
         """
         self.directory = directory
         self.data = directory / "data"
@@ -56,6 +58,7 @@ class DemoCluster:
         self._jars = jars
         self._progress = progress
         self._settings = settings or {}
+        self._jvm = jvm
         self.controllers = ControllerCluster(directory / "controllers", nodes=3)
         self.name_server = NameServer(jars, directory / "namesrv")
         self._relays = [self._relays_to_controllers() if relayed else [] for _ in range(brokers)]
@@ -94,6 +97,7 @@ class DemoCluster:
             settings,
             controllers=[relay.address for relay in self._relays[index]]
             or self.controllers.remoting_addresses,
+            jvm=self._jvm,
         )
 
     def _replica(self) -> LogReplicaProcess:

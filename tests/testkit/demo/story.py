@@ -175,24 +175,10 @@ class DemoStory:
         repeated request changes nothing.
         """
         deadline_s = asyncio.get_running_loop().time() + _CHANGE_TIMEOUT_S
-        while (refusal := await self.asked_to_elect(broker_id)) is not None:
+        while (refusal := await asked_to_elect(self._cluster, broker_id)) is not None:
             if asyncio.get_running_loop().time() > deadline_s:
                 raise DemoError(f"the switchover was refused: {refusal}")
             await asyncio.sleep(_ASK_AGAIN_S)
-
-    async def asked_to_elect(self, broker_id: int) -> str | None:
-        """Ask once for a master; return why it was refused, None if it was not."""
-        leader = await self._cluster.controllers.wait_leader()
-        address = self._cluster.controllers.http_addresses[leader]
-        url = f"http://{address}/v1/groups/{CLUSTER}/{GROUP}/elect"
-        try:
-            async with (
-                aiohttp.ClientSession() as session,
-                session.post(url, json={"brokerId": broker_id}) as response,
-            ):
-                return None if response.ok else await response.text()
-        except aiohttp.ClientError as error:
-            return repr(error)
 
     async def _wait_epoch_above(self, epoch: int) -> GroupInfo:
         return await self._wait_group(
@@ -216,6 +202,20 @@ async def _pause_and_kill(broker: JavaBroker) -> None:
     broker.process.signal(signal.SIGSTOP)
     await asyncio.sleep(_PAUSED_S)
     await broker.kill()
+
+
+async def asked_to_elect(cluster: DemoCluster, broker_id: int) -> str | None:
+    """Ask the leading controller once for a master; return why it refused, None if it did not."""
+    leader = await cluster.controllers.wait_leader()
+    url = f"http://{cluster.controllers.http_addresses[leader]}/v1/groups/{CLUSTER}/{GROUP}/elect"
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(url, json={"brokerId": broker_id}) as response,
+        ):
+            return None if response.ok else await response.text()
+    except aiohttp.ClientError as error:
+        return repr(error)
 
 
 async def wait_whole(cluster: DemoCluster) -> GroupInfo:

@@ -11,6 +11,7 @@ from typing import Final
 from controller_core.access.signing import Credentials, signed
 from controller_core.access.user_table import Right, UserTable
 from controller_core.access.users import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+from controller_core.broker_settings import SENDS_FROM
 from controller_core.channel import Connection, Server, serve
 from controller_core.remoting.bodies import (
     EpochEntryBody,
@@ -23,6 +24,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import NotifyBrokerRoleChangedRequestHeader
 from controller_core.remoting.routes import BrokerData, ClusterInfo
+from controller_core.server.settings import properties
 from controller_core.server.write_guards.write_guard import OUT_OF_REACH
 from testkit.fakes.broker import FakeBroker
 
@@ -42,6 +44,7 @@ class AnsweringBroker(FakeBroker):
             while its writes are stopped.
         is_log_replica: whether it refuses request 28, as log replicas do.
         min_in_sync_replicas: its setting of that name, the one that can be set; None if it does not tell.
+        sends_from_ms: the time from which it takes sends, which can be set too.
         takes_settings: whether it answers when somebody sets it.
         settings: what else it answers to request 26.
         topics: its answer to request 21; None if it does not answer that.
@@ -55,6 +58,7 @@ class AnsweringBroker(FakeBroker):
     tells_its_epochs = True
     is_log_replica = False
     slaves: tuple[HAConnectionRuntimeInfo, ...] = ()
+    sends_from_ms = 0
     takes_settings = True
     settings: Mapping[str, str] = MappingProxyType({})
     topics: bytes | None = None
@@ -88,6 +92,7 @@ class AnsweringBroker(FakeBroker):
                 text += "".join(f"{name}={value}\n" for name, value in self.settings.items())
                 if self.min_in_sync_replicas is not None:
                     text += f"minInSyncReplicas={self.min_in_sync_replicas}\n"
+                    text += f"{SENDS_FROM}={self.sends_from_ms}\n"
                 body = text.encode()
             case RequestCode.GET_ALL_TOPIC_CONFIG if self.topics is not None:
                 body = self.topics
@@ -99,8 +104,9 @@ class AnsweringBroker(FakeBroker):
             case RequestCode.UPDATE_BROKER_CONFIG if (
                 self.takes_settings and self.min_in_sync_replicas is not None
             ):
-                self.min_in_sync_replicas = int(request.body.decode().partition("=")[2])
-                body = b""
+                values, body = properties.parse(request.body.decode()), b""
+                self.min_in_sync_replicas = int(values["minInSyncReplicas"])
+                self.sends_from_ms = int(values.get(SENDS_FROM, self.sends_from_ms))
             case _:
                 return RemotingCommand.response_to(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)

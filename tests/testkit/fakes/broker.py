@@ -27,6 +27,7 @@ from controller_core.remoting.bodies import (
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.header import Header
+from controller_core.server.settings import properties
 from controller_core.tls.dialling import ClientTls
 
 _CALL_TIMEOUT_S = 30.0
@@ -288,7 +289,10 @@ class FakeBroker:
             case RequestCode.GET_BROKER_CONFIG:
                 body = f"minInSyncReplicas={self.min_in_sync_replicas}\n".encode()
             case RequestCode.UPDATE_BROKER_CONFIG:
-                self.min_in_sync_replicas, body = int(request.body.decode().partition("=")[2]), b""
+                self.min_in_sync_replicas, body = (
+                    int(properties.parse(request.body.decode())["minInSyncReplicas"]),
+                    b"",
+                )
             case RequestCode.GET_BROKER_HA_STATUS:
                 status = HARuntimeInfo(
                     HAClientRuntimeInfo(), self.caught_up(), 1, self.acts_as_master, self.max_offset

@@ -8,6 +8,7 @@ from controller_core.remoting import headers
 from controller_core.remoting.bodies import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
+from controller_core.server.settings import properties
 from testkit.fakes.broker import FakeBroker
 from testkit.products.one_controller import OneNode
 
@@ -17,6 +18,7 @@ class GuardedStore:
     """The master's answers about its log and settings, and the requests it received."""
 
     setting: int = 2
+    sends_from_ms: int = 0
     end: int = 100
     slave_acks: list[int] = field(default_factory=lambda: [100])
     grows: bool = False
@@ -64,10 +66,16 @@ class Master(FakeBroker):
                 self.store.asked.append("setting?")
                 port = "1" if id(connection) in self.store.lent_to else self.address.rpartition(":")[2]
                 value = self.store.setting if self.store.setting_text is None else self.store.setting_text
-                body = f"brokerIP1=127.0.0.1\nlistenPort={port}\nminInSyncReplicas={value}\n".encode()
+                body = (
+                    f"brokerIP1=127.0.0.1\nlistenPort={port}\nminInSyncReplicas={value}\n"
+                    f"startAcceptSendRequestTimeStamp={self.store.sends_from_ms}\n"
+                ).encode()
             case RequestCode.UPDATE_BROKER_CONFIG:
-                self.store.setting = int(request.body.decode().removeprefix("minInSyncReplicas="))
-                self.store.asked.append(f"set {self.store.setting}")
+                values = properties.parse(request.body.decode())
+                self.store.sends_from_ms = int(values["startAcceptSendRequestTimeStamp"])
+                if text := values.get("minInSyncReplicas"):
+                    self.store.setting = int(text)
+                    self.store.asked.append(f"set {self.store.setting}")
             case RequestCode.GET_BROKER_HA_STATUS:
                 self.store.asked.append("slaves?")
                 self.store.looked.set()

@@ -245,9 +245,16 @@ MUTANTS = (
     Mutant(
         "writes that were stopped stay stopped",
         "server/write_guards/write_guard.py",
-        "await self._setting.put(address, setting + rest)",
+        "await self._settings.put(address, settings.allowed(setting + rest))",
         "pass",
         schedules=60,
+    ),
+    Mutant(
+        "a write guard lets sends begin",
+        "server/write_guards/write_settings.py",
+        "max(self.sends_from_ms, now_ms + SENDS_REFUSED_MS)",
+        "self.sends_from_ms",
+        test="tests/unit/server/write_guards/test_write_settings.py",
     ),
     Mutant(
         "a death during an election is forgotten",

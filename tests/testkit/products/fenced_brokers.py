@@ -8,10 +8,10 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from controller_core.broker_settings import MIN_IN_SYNC
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode
 from ha_sidecar.address import host_port
-from ha_sidecar.companion.stopping.fencing import SETTING
 from testkit.products.companion import BrokerCompanion
 from testkit.rocketmq.processes import JavaBroker
 from testkit.rocketmq.witness import Witness
@@ -59,7 +59,7 @@ class FencedBroker:
                     await asyncio.sleep(_POLL_S)
         finally:
             asker.close()
-        line = next(line for line in text.splitlines() if line.startswith(f"{SETTING}="))
+        line = next(line for line in text.splitlines() if line.startswith(f"{MIN_IN_SYNC}="))
         return int(line.partition("=")[2])
 
     async def wait_setting(self, value: int) -> None:

@@ -14,6 +14,7 @@ from slo_pipeline.canary.stored import StoredMessage, StoredMessageError, decode
 from slo_pipeline.schemas.segments import RESULTS
 
 NOT_ENOUGH = "in-sync replicas not enough"
+STOPPED = "broker unable to service, until 2026-11-28 23:02:57,102"
 REJECTED = "[REJECTREQUEST]system busy, start flow control for a while"
 
 
@@ -78,6 +79,7 @@ def test_a_damaged_message_never_yields_bytes_of_outside(place: int, damage: byt
         (ResponseCode.SUCCESS, None, "ok"),
         (ResponseCode.FLUSH_SLAVE_TIMEOUT, None, "flush_slave_timeout"),
         (ResponseCode.SYSTEM_ERROR, NOT_ENOUGH, "in_sync_replicas_not_enough"),
+        (ResponseCode.SYSTEM_ERROR, STOPPED, "writes_stopped"),
         (ResponseCode.SYSTEM_ERROR, "create mapped file failed, server is busy or broken.", "other"),
         (ResponseCode.SYSTEM_BUSY, REJECTED, "not_master"),
         (ResponseCode.SYSTEM_BUSY, "[PC_SYNCHRONIZED]broker busy, start flow control for a while", "other"),

@@ -8,12 +8,19 @@ once, 1 of 26 with the first notice to the old master.) So, before the election 
     ask the master for its minInSyncReplicas (26)                 port closed: go on without a guard, as
                                                                   RocketMQ does
     note it in the replicated state (RaiseWriteGuard)
-    set it out of reach (25)                                      new writes that wait for copies are refused
+    set it out of reach, refuse sends for a minute (25)           no send begins any more; those on their way
+                                                                  are refused if they wait for copies
     wait until every slave of the set has the required part of the log (907)
     ask for the setting once more (26)                            an administrator may have changed it
     elect, tell, new master first (`notice_order`)
-    set it back (25), strike the note off (LiftWriteGuard)        repeated until done, the broker dies, or
+    set both back (25), strike the note off (LiftWriteGuard)      repeated until done, the broker dies, or
                                                                   another leads
+
+Why two settings. RocketMQ looks at minInSyncReplicas only in a master. A send that passed the look at the
+role (HookUtils.checkBeforePutMessage), and comes to that second look (needHandleHA) as a slave's, is stored
+and acknowledged without a copy. So sends are refused earlier, where the broker takes them up
+(`startAcceptSendRequestTimeStamp`): between that and the change of role lie a round to the master, an entry
+of the Raft log, and 20 ms.
 
 Whatever else goes wrong before the election refuses it (2012) with the broker's own words: no answer, a
 connection that fails otherwise, a refusal (access control), slaves that do not catch up. A switchover without
@@ -23,11 +30,10 @@ write either: the process is dead, or has never served one.
 A refused write was not written: the client tries again, and is served by the new master some 0.1 s later.
 While a guard is up, all clients are refused, so tries that failed are spaced (`GuardSpacing`).
 
-The required part of the log. A guard stops the writes that wait for copies. Others go on and grow the log:
-sends with waitStoreMsgOK=false, and a broker's own writes (commits of transactions, deliveries of delayed
-messages, retries of consumers). No client was promised a copy of those. The master looks at the setting
-before it appends, and the time between both is short. So the required part ends where the log ended when two
-answers were equal, or `APPENDED_WITHIN_S` after the guard was set, whichever is first.
+The required part of the log. A broker's own writes go on and grow the log (commits of transactions,
+deliveries of delayed messages, retries of consumers). No client was promised a copy of those. The time
+between a send's looks at the settings and its place in the log is short. So the required part ends where the
+log ended when two answers were equal, or `APPENDED_WITHIN_S` after the guard was set, whichever is first.
 
 The note stays for `LATE_WITHIN_S` after the setting is back, and is struck off if it still is: a request of
 an earlier leader may arrive over another connection after ours, and only the note knows the setting then.
@@ -44,8 +50,8 @@ Failovers (`elections.leader_elections`) never come here: their master does not 
 Never here: the choice of the winner. `groups.elections.election` says whether an election would replace a
 living master at all.
 
-Source: CommitLog.asyncPutMessage and needHandleHA, GroupTransferService.doWaitTransfer,
-AutoSwitchHAService.getRuntimeInfo, AdminBrokerProcessor.updateBrokerConfig of 5.4.0.
+Source: SendMessageProcessor.preSend, CommitLog.asyncPutMessage and needHandleHA,
+GroupTransferService.doWaitTransfer, AutoSwitchHAService.getRuntimeInfo of 5.5.0.
 """
 
 import asyncio
@@ -56,6 +62,7 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
+from controller_core.broker_settings import MIN_IN_SYNC
 from controller_core.channel.errors import PortClosedError
 from controller_core.channel.refusals import RefusalLog
 from controller_core.groups.commands import (
@@ -76,8 +83,8 @@ from controller_core.server.clock import Clock
 from controller_core.server.common.broker_questions import ASK_ERRORS, Ask, RefusedError, ask_or_raise
 from controller_core.server.logs import bind
 from controller_core.server.node.types import CommandDroppedError, NotLeaderError, ProposalLostError
-from controller_core.server.write_guards.broker_setting import SETTING, BrokerSetting
 from controller_core.server.write_guards.guard_spacing import GuardSpacing
+from controller_core.server.write_guards.write_settings import BrokerWriteSettings, WriteSettings
 
 OUT_OF_REACH: Final = 1_000
 """More copies than any group has members; a write that asks for so many is refused before it is written."""
@@ -153,7 +160,7 @@ class WriteGuards:
         self._state = state
         self._clock = clock
         self._ask = ask
-        self._setting: Final = BrokerSetting(ask, forget)
+        self._settings: Final = BrokerWriteSettings(ask, forget)
         self._propose = propose
         self._alive_of = alive_of
         self._changes = changes
@@ -181,10 +188,11 @@ class WriteGuards:
         async with self._lock(group.key):
             if problem := self._spacing.problem(group.key):
                 raise SwitchoverRefusedError(group, problem)
-            if not await self._noted(group, group.master_id, address):
+            before = await self._noted(group, group.master_id, address)
+            if before is None:
                 return command
             try:
-                await self._guard(group, address)
+                await self._guard(group, address, before)
             except SwitchoverRefusedError as error:
                 self._spacing.failed(group.key, error.why)
                 raise
@@ -233,18 +241,22 @@ class WriteGuards:
 
     # The steps of a guard.
 
-    async def _noted(self, group: Group, master_id: BrokerId, address: str) -> bool:
-        """Note the guard and the setting of the master without it; return False if its port is closed."""
+    async def _noted(self, group: Group, master_id: BrokerId, address: str) -> WriteSettings | None:
+        """Note the guard and the master's setting without it.
+
+        Return the settings that the master has now, None if its port is closed.
+        """
         try:
-            setting = await self._setting.asked_twice(address)
+            found = await self._settings.asked_twice(address)
         except PortClosedError as error:
             _log.warning(
                 "a master is replaced without a write guard: its port is closed",
                 extra=_bind(ReplicaKey(*group.key, master_id), error=str(error)),
             )
-            return False
+            return None
         except ASK_ERRORS as error:
-            raise SwitchoverRefusedError(group, f"its {SETTING} cannot be read: {error}") from error
+            raise SwitchoverRefusedError(group, f"its {MIN_IN_SYNC} cannot be read: {error}") from error
+        setting = found.min_in_sync
         if setting >= OUT_OF_REACH:
             # A request of an earlier guard came late: its note has the setting.
             setting = group.write_guards.get(master_id, setting)
@@ -260,19 +272,20 @@ class WriteGuards:
         if reply.code != ResponseCode.SUCCESS:
             # Another master was elected in the meantime, and the guard is not for that one.
             raise SwitchoverRefusedError(group, reply.remark or f"code {reply.code}")
-        return True
+        return found
 
-    async def _guard(self, group: Group, address: str) -> None:
+    async def _guard(self, group: Group, address: str, before: WriteSettings) -> None:
         """Stop the master's writes; return when every slave of the set has the required part of its log."""
+        now_ms = self._clock.stamp().utc_ns // 1_000_000
         try:
-            await self._setting.put(address, OUT_OF_REACH)
+            await self._settings.put(address, before.stopped(OUT_OF_REACH, now_ms))
         except ASK_ERRORS as error:
             raise SwitchoverRefusedError(group, f"its writes cannot be stopped: {error}") from error
         try:
             async with asyncio.timeout(DRAINED_WITHIN_S):
                 await self._drained(address, slaves=len(group.sync_state_set) - 1)
-                if await self._setting.of(address) != OUT_OF_REACH:
-                    raise SwitchoverRefusedError(group, f"its {SETTING} was changed during the guard")
+                if (await self._settings.of(address)).min_in_sync != OUT_OF_REACH:
+                    raise SwitchoverRefusedError(group, f"its {MIN_IN_SYNC} was changed during the guard")
         except ASK_ERRORS as error:
             why = str(error) or f"its slaves lack part of its log after {DRAINED_WITHIN_S} s"
             raise SwitchoverRefusedError(group, why) from error
@@ -353,13 +366,15 @@ class WriteGuards:
             if group is None or setting is None:
                 return None
             address = group.address(member.broker_id) or ""
-            found = await self._setting.of(address)
+            settings = await self._settings.of(address)
+            found = settings.min_in_sync
             if found != given and (found >= OUT_OF_REACH or found == setting):
                 # Set it in any case: a late answer to the guard must not have the last word.
                 rest = max(found - OUT_OF_REACH, 0)  # of a companion's fence
-                await self._setting.put(address, setting + rest)
+                await self._settings.put(address, settings.allowed(setting + rest))
                 return setting + rest
             if found not in (given, setting):
+                await self._settings.put(address, settings.allowed(found))
                 _log.warning(
                     "the setting of a broker was changed while its writes were stopped: it is left as it is",
                     extra=_bind(member, setting=str(found), before=str(setting)),

@@ -53,8 +53,8 @@ FIRST_OPAQUE: Final = 1_000_000_000
 """All opaques of a relay have ten digits, so a send that could be written once can be written again."""
 C = TypeVar("C", bound=Hashable)
 """A client, of which nothing is known here."""
-NOT_ENOUGH_COPIES: Final = "in-sync replicas not enough"
-"""What a master's SYSTEM_ERROR says when it refused before it wrote."""
+REFUSED_UNWRITTEN: Final = ("in-sync replicas not enough", "broker unable to service, until ")
+"""What a master's SYSTEM_ERROR says when it refused before it wrote: has too few copies, or is guarded."""
 
 
 _TRANSACTION_ENDS: Final = frozenset({"8", "12"})
@@ -76,7 +76,7 @@ def is_refused_for_now(answer: RemotingCommand, asked: int) -> bool:
         asked: code of the request.
     """
     if answer.code == ResponseCode.SYSTEM_ERROR:
-        return NOT_ENOUGH_COPIES in (answer.remark or "")
+        return any(refusal in (answer.remark or "") for refusal in REFUSED_UNWRITTEN)
     if asked == RequestCode.END_TRANSACTION and answer.code == ResponseCode.SLAVE_NOT_AVAILABLE:
         # It is not master yet. After a send this code means that no slave has the message in time.
         return True

@@ -1,18 +1,16 @@
-"""Carry a fence out: ask around, tell the broker, and note the previous value in the broker's own settings.
+"""Carry a fence out: ask around, and tell the broker.
 
-`minInSyncReplicas` stops the writes, set so high (request 25) that no write passes: a broker looks at it
-before it appends anything. (Its `brokerPermission` does not do it: a broker refuses only ordered topics by it
-and leaves the rest to the clients' routes.) The broker keeps settings in its file, through crashes, and a
-companion may be restarted while its broker is closed. So the value itself says what to set back:
-`CLOSED_BASE` plus the previous one. A value that the controllers set in between for a switchover is below
-that and is set back unchanged.
+Two settings stop the writes (`decisions.fenced_settings`). The broker looks at `minInSyncReplicas` before it
+appends anything, if it is a master then; at the time from which it takes sends, when it takes one up. (Its
+`brokerPermission` does not do it: a broker refuses only ordered topics by it and leaves the rest to the
+clients' routes.)
 
 Each round asks all controllers and all members at the same time, and counts from when it began. Which master
 the controllers name is what a majority of them vouches for; one of them alone neither closes the fence nor
 opens it.
 
-Source: CommitLog.asyncPutMessage, AdminBrokerProcessor.updateBrokerConfig,
-AbstractSendMessageProcessor.msgCheck 5.4.0.
+Source: SendMessageProcessor.preSend, CommitLog.asyncPutMessage, AdminBrokerProcessor.updateBrokerConfig,
+AbstractSendMessageProcessor.msgCheck 5.5.0.
 """
 
 import asyncio
@@ -26,7 +24,6 @@ from controller_core.channel.refusals import RefusalLog
 from controller_core.error_text import error_text
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
-from controller_core.remoting.numbers import whole_number
 from ha_sidecar.address import AddressError, host_port
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.events import EventLog
@@ -34,10 +31,8 @@ from ha_sidecar.common.questions import ask_broker, ask_group, ask_ha_status, ch
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, settings, with_controller_id
 from ha_sidecar.decisions.fence import Fence, FenceAction, FenceInputs, FenceState
+from ha_sidecar.decisions.fenced_settings import FencedSettings
 
-SETTING: Final = "minInSyncReplicas"
-CLOSED_BASE: Final = 10_000
-"""Added to the setting of a closed broker; no group has so many members."""
 BROKER: Final = "the broker, which no fence guards until it answers,"
 ROUND_S: Final = 0.25
 ROUND_TIMEOUT_S: Final = 1.0
@@ -96,11 +91,10 @@ class Fencing:
         if peers:
             self._peers_ms = began_ms
         if self.fence is None:
-            setting = await self._setting()
-            if setting is None:
+            held = await self._held()
+            if held is None:
                 return
-            closed = setting >= CLOSED_BASE
-            self.fence = Fence(self._config.fence_after_ms, self._config.fence_stop_ms, closed=closed)
+            self.fence = Fence(self._config.fence_after_ms, self._config.fence_stop_ms, closed=held.is_closed)
         before = self.fence.state
         is_master = None if facts is None else facts.is_master
         heard = FenceInputs(self._majority_ms, self._peers_ms, is_master, self._is_named(facts))
@@ -180,32 +174,27 @@ class Fencing:
         if action is FenceAction.STOP:
             await self._stop_broker()
             return False
-        setting = await self._setting()
-        if setting is None:
+        held = await self._held()
+        if held is None:
             return False
-        match action:
-            case FenceAction.CLOSE if setting < CLOSED_BASE:
-                return await self._set(CLOSED_BASE + setting)
-            case FenceAction.OPEN if setting >= CLOSED_BASE:
-                return await self._set(setting - CLOSED_BASE)
-            case _:
-                return True
+        wanted = held.closed() if action is FenceAction.CLOSE else held.opened()
+        return wanted == held or await self._set(wanted)
 
-    async def _setting(self) -> int | None:
+    async def _held(self) -> FencedSettings | None:
         try:
             async with asyncio.timeout(ROUND_TIMEOUT_S):
                 answer = await self._broker.ask(RequestCode.GET_BROKER_CONFIG)
         except (AskError, TimeoutError) as error:
             self._not_told(BROKER, error)
             return None
-        return whole_number(settings(answer.body.decode(errors="replace")).get(SETTING, ""))
+        return FencedSettings.of(settings(answer.body.decode(errors="replace")))
 
-    async def _set(self, value: int) -> bool:
+    async def _set(self, wanted: FencedSettings) -> bool:
         try:
             async with asyncio.timeout(ROUND_TIMEOUT_S):
-                await change_settings(self._broker, {SETTING: value})
+                await change_settings(self._broker, wanted.values())
         except (AskError, TimeoutError) as error:
-            _log.warning("the broker does not take %s=%d: %s", SETTING, value, error_text(error))
+            _log.warning("the broker does not take %s: %s", wanted.values(), error_text(error))
             return False
         return True
 

@@ -79,7 +79,7 @@ class SimulatedBroker:
         self.log_replica = log_replica
         self.flaws = flaws
         self.epoch = 0
-        self.in_sync_min = IN_SYNC_MIN
+        self.in_sync_min, self.sends_from_ms = IN_SYNC_MIN, 0
         self.view: MasterView | None = None
         self._last_view: MasterView | None = None
         self.notice_loss = self.notice_doubling = self.notice_delay_s = 0.0
@@ -327,7 +327,7 @@ class SimulatedBroker:
 
     def client_sent(self, port: BrokerPort, number: int, message: str) -> None:
         """Take a message, answer when it is where it must be."""
-        if self.view is None or len(self.view.members) < self.in_sync_min:
+        if broker_admin.refuses_sends(self, self._loop.now_s):
             port.answer(number, "refused", self.epoch)
             return
         end = self.log.append(message)

@@ -2,8 +2,9 @@
 
 They are its HA address (906), its settings (25, 26), its slaves (907), its epochs (1007).
 
-`minInSyncReplicas` is its one setting that changes. A file holds it, so it outlives the process; a controller
-stops the writes of a living master with it, and must never leave it behind.
+Two settings of it change: `minInSyncReplicas`, and the time before which it refuses all sends. A file holds
+them, so they outlive the process; a controller stops the writes of a living master with both, and must never
+leave the first behind.
 
 Source: RocketMQ 5.4.0 AdminBrokerProcessor.java, AutoSwitchHAService.getRuntimeInfo.
 """
@@ -26,8 +27,10 @@ from controller_core.server.proposals.log_ends import VERSION_V5_2_0
 from controller_core.server.settings import properties
 from testkit.sim.brokers.broker_log import BrokerLog
 from testkit.sim.brokers.broker_set import MasterView
+from testkit.sim.controllers.controller_parts import UTC_START_S
 
 SETTING = "minInSyncReplicas"
+SENDS_FROM = "startAcceptSendRequestTimeStamp"
 
 
 class Administered(Protocol):
@@ -39,7 +42,15 @@ class Administered(Protocol):
     broker_id: int
     log: BrokerLog
     in_sync_min: int
+    sends_from_ms: int
     view: MasterView | None
+
+
+def refuses_sends(broker: Administered, now_s: float) -> bool:
+    """Say whether a send is refused at a time of the simulation."""
+    if broker.view is None or len(broker.view.members) < broker.in_sync_min:
+        return True
+    return (UTC_START_S + now_s) * 1_000 < broker.sends_from_ms
 
 
 def answer(broker: Administered, connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -50,12 +61,18 @@ def answer(broker: Administered, connection: Connection, request: RemotingComman
             header = headers.ExchangeHAInfoResponseHeader(address, broker.log.end, address)
             return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
         case RequestCode.GET_BROKER_CONFIG:
-            settings = {SETTING: str(broker.in_sync_min), "allAckInSyncStateSet": "true"}
+            settings = {
+                SETTING: str(broker.in_sync_min),
+                SENDS_FROM: str(broker.sends_from_ms),
+                "allAckInSyncStateSet": "true",
+            }
             body = properties.write(settings).encode()
             told = RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
             return replace(told, version=VERSION_V5_2_0)
         case RequestCode.UPDATE_BROKER_CONFIG:
-            broker.in_sync_min = int(properties.parse(request.body.decode())[SETTING])
+            values = properties.parse(request.body.decode())
+            broker.in_sync_min = int(values.get(SETTING, broker.in_sync_min))
+            broker.sends_from_ms = int(values.get(SENDS_FROM, broker.sends_from_ms))
             return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
         case RequestCode.GET_BROKER_HA_STATUS:
             return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=_status(broker).encode())

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller_core.broker_settings import MIN_IN_SYNC
 from controller_core.groups import commands
 from controller_core.groups.commands import AnyCommand, Cause
 from controller_core.groups.keys import GroupKey, ReplicaKey
@@ -37,7 +38,6 @@ from controller_core.server.requests.handlers import Handlers
 from controller_core.server.settings import properties
 from controller_core.server.settings.config import load
 from controller_core.server.settings.live_config import LiveConfig
-from controller_core.server.write_guards.broker_setting import SETTING
 from controller_core.server.write_guards.write_guard import SwitchoverRefusedError, WriteGuards
 from testkit.raft.groups import GroupsDriver, live
 
@@ -282,7 +282,7 @@ async def test_a_write_guard_notes_only_a_setting_that_fits_the_log(setting: str
     noted: list[AnyCommand] = []
 
     async def ask(_address: str, request: RemotingCommand, _timeout_s: float) -> RemotingCommand:
-        body = properties.write({SETTING: setting}).encode()
+        body = properties.write({MIN_IN_SYNC: setting}).encode()
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
 
     async def propose(command: AnyCommand) -> Outcome:

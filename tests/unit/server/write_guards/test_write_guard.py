@@ -1,17 +1,16 @@
 """A living master is replaced only after it stopped accepting writes and its slaves have its whole log."""
 
 import asyncio
+import time
 
 import pytest
 
 from controller_core.channel.errors import ConnectError
-from controller_core.groups import commands
-from controller_core.groups.commands import RaiseWriteGuard, Stamp
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.common import broker_questions
 from controller_core.server.write_guards import guard_spacing, write_guard
-from testkit.fakes.guarded_master import Master, lifted, master_of, switch_over
+from testkit.fakes.guarded_master import lifted, master_of, switch_over
 from testkit.products.one_controller import OneNode
 
 GUARDED = write_guard.OUT_OF_REACH
@@ -20,40 +19,6 @@ GUARDED = write_guard.OUT_OF_REACH
 @pytest.fixture(autouse=True)
 def _late_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_guard, "LATE_WITHIN_S", 0.05)
-
-
-async def _set_back_once(one: OneNode, old: Master) -> None:
-    """Let a new leader set back what an earlier one had stopped; the note is not struck off yet."""
-    await old.elect()
-    await _leave_a_guard(one, old, epoch=1)
-    old.store.setting = GUARDED
-    one.controller.leadership_changed(True, 2)
-    async with asyncio.timeout(10):
-        while old.store.setting == GUARDED:  # noqa: ASYNC110 - without a notification
-            await asyncio.sleep(0.001)
-
-
-async def test_a_request_to_stop_that_comes_after_the_setting_is_back_stops_nothing_for_long(
-    one: OneNode,
-) -> None:
-    async with master_of(one) as old:
-        await _set_back_once(one, old)
-        old.store.setting = GUARDED
-        await lifted(one)
-        assert old.store.setting == 2
-
-
-async def test_a_later_change_of_master_does_not_shorten_the_time_for_late_requests(one: OneNode) -> None:
-    async with master_of(one) as old:
-        await _set_back_once(one, old)
-        looked = old.store.asked.count("setting?")
-        one.controller._submitter.guards.lift_all()
-        async with asyncio.timeout(10):
-            while old.store.asked.count("setting?") == looked:  # noqa: ASYNC110 - without a notification
-                await asyncio.sleep(0.001)
-        old.store.setting = GUARDED
-        await lifted(one)
-        assert old.store.setting == 2
 
 
 async def test_writes_are_stopped_and_drained_before_another_is_master_and_allowed_afterwards(
@@ -69,11 +34,29 @@ async def test_writes_are_stopped_and_drained_before_another_is_master_and_allow
         assert asked[:4] == ["setting?", f"set {GUARDED}", "slaves?", "slaves?"]
         assert asked.index("told") < asked.index("set 2") == len(asked) - 2
         assert asked[-1] == "setting?"
+        assert old.store.sends_from_ms == 0
         assert one.group().master_id == 2
         kinds = [str(event.kind) for event in one.machine.state.history.events]
         order = ["WritesStopped", "MasterElected", "WritesAllowed"]
         positions = [len(kinds) - 1 - kinds[::-1].index(kind) for kind in order]
         assert positions == sorted(positions)
+
+
+async def test_a_master_takes_no_send_from_its_guard_until_it_gets_its_setting_back(
+    one: OneNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_guard, "DRAINED_WITHIN_S", 60.0)
+    async with master_of(one) as old, one.broker() as new:
+        await old.elect()
+        await old.alter((1, 2), set_epoch=1)
+        old.store.slave_acks = [99]
+        switching = asyncio.create_task(switch_over(new, to=2))
+        await old.store.looked.wait()
+        assert old.store.sends_from_ms > time.time_ns() // 1_000_000
+        old.store.slave_acks = [100]
+        await switching
+        await lifted(one)
+        assert old.store.sends_from_ms == 0
 
 
 async def test_a_connection_of_a_time_when_another_answered_at_the_address_is_not_used(one: OneNode) -> None:
@@ -229,53 +212,11 @@ async def test_a_master_that_beats_and_cannot_be_reached_keeps_its_role(
         async def unreachable(address: str, _request: RemotingCommand, _timeout_s: float) -> RemotingCommand:
             raise ConnectError(f"{address} did not accept within 0.5 s")
 
-        monkeypatch.setattr(one.controller._submitter.guards._setting, "_ask", unreachable)
+        monkeypatch.setattr(one.controller._submitter.guards._settings, "_ask", unreachable)
         answer = await switch_over(new, to=2)
         assert answer.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
         assert "its minInSyncReplicas cannot be read: 127.0.0.1" in (answer.remark or "")
         assert (one.group().master_id, one.group().write_guards) == (1, {})
-
-
-async def test_a_refused_undo_is_told_once_and_tried_until_the_broker_takes_it(
-    one: OneNode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(write_guard, "LIFT_PAUSE_S", 0.001)
-    monkeypatch.setattr(write_guard, "LIFT_PAUSE_S_MAX", 0.001)
-    async with master_of(one) as old:
-        await old.elect()
-        await _leave_a_guard(one, old, epoch=1)
-        old.store.refuses = {RequestCode.UPDATE_BROKER_CONFIG}
-        one.controller.leadership_changed(True, 2)
-        async with asyncio.timeout(60):
-            while old.store.refused < 2 * write_guard.LIFT_TRIES_OF_DEAD_MAX:  # noqa: ASYNC110 - without a notification
-                await asyncio.sleep(0.001)
-        old.store.refuses.clear()
-        await lifted(one)
-        assert old.store.setting == 2
-        told = [record for record in caplog.records if "its writes stay stopped" in record.getMessage()]
-        assert len(told) == 1
-        assert "was answered 16: not you" in told[0].getMessage()
-
-
-async def test_a_setting_that_somebody_else_changed_under_a_guard_is_left_as_it_is(one: OneNode) -> None:
-    async with master_of(one) as old:
-        await old.elect()
-        await _leave_a_guard(one, old, epoch=1)
-        old.store.setting = 3
-        one.controller.leadership_changed(True, 2)
-        await lifted(one)
-        assert old.store.setting == 3
-
-
-async def test_the_fence_of_a_companion_outlives_a_guard_below_it(one: OneNode) -> None:
-    fence = 10_000
-    async with master_of(one) as old:
-        await old.elect()
-        await _leave_a_guard(one, old, epoch=1)
-        old.store.setting = fence + GUARDED
-        one.controller.leadership_changed(True, 2)
-        await lifted(one)
-        assert old.store.setting == fence + 2
 
 
 async def test_a_master_that_listens_and_gives_no_answer_keeps_its_office(
@@ -347,39 +288,3 @@ async def test_a_master_that_dies_while_it_is_guarded_is_followed_by_one_electio
         assert answer.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
         assert (one.group().master_id, one.group().master_epoch) == (2, 2)
         assert one.group().write_guards == {1: 2}  # until it answers again
-
-
-async def test_a_guard_left_behind_is_lifted_when_its_broker_is_heard_of_again(one: OneNode) -> None:
-    old = master_of(one)
-    await old.start()
-    await old.elect()
-    await old.die()
-    await _leave_a_guard(one, old, epoch=1)
-    await old.start()
-    await old.elect()
-    await lifted(one)
-    assert old.store.setting == 2
-    await old.die()
-
-
-async def test_a_new_leader_lifts_the_guards_that_the_leader_before_left(one: OneNode) -> None:
-    async with master_of(one) as old:
-        await old.elect()
-        await _leave_a_guard(one, old, epoch=1)
-        one.controller.leadership_changed(True, 2)
-        await lifted(one)
-        assert old.store.setting == 2
-
-
-async def _leave_a_guard(one: OneNode, broker: Master, epoch: int) -> None:
-    """Note a guard and set the broker, as a leader does that is gone before the end."""
-    broker.store.setting = GUARDED
-    note = RaiseWriteGuard(
-        cluster="c1",
-        broker_name="b1",
-        stamp=Stamp(1, 1, "gone"),
-        master_id=broker.broker_id,
-        master_epoch=epoch,
-        min_in_sync_replicas=2,
-    )
-    await one.node.propose(commands.encode(note))

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
+from controller_core.broker_settings import FENCED_MS
 from ha_sidecar.common.controllers import Controllers
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.options import ConfigError
 from ha_sidecar.companion.config import CompanionConfig, from_texts
 from ha_sidecar.companion.stopping import fencing
-from ha_sidecar.companion.stopping.fencing import CLOSED_BASE, Fencing
+from ha_sidecar.companion.stopping.fencing import Fencing
 from ha_sidecar.decisions.fence import FenceState
+from ha_sidecar.decisions.fenced_settings import CLOSED_BASE
 
 WAIT_S = 30.0
 FENCE = {"fence": True, "fence_after_ms": 300, "fence_stop_ms": 1_000}
@@ -94,6 +96,7 @@ async def test_a_master_without_a_majority_and_without_its_members_takes_no_writ
         await slave.die()
         await wait_state(made, FenceState.CLOSED)
         await wait_setting(master, CLOSED_BASE + 2)
+        assert master.sends_from_ms == FENCED_MS
         assert told(events) == ["CLOSED"]
 
 
@@ -112,10 +115,11 @@ async def test_a_master_that_is_alone_in_its_set_cannot_be_replaced_and_writes_o
 
 async def test_a_broker_that_an_earlier_companion_closed_gets_back_what_it_had(answering_group: Any) -> None:
     master = await answering_group.add()
-    master.min_in_sync_replicas = CLOSED_BASE + 3
+    master.min_in_sync_replicas, master.sends_from_ms = CLOSED_BASE + 3, FENCED_MS + 7
     async with running(answering_group.config(master, **FENCE)) as (made, _):
         await wait_state(made, FenceState.OPEN)
         await wait_setting(master, 3)
+        assert master.sends_from_ms == 7
 
 
 async def test_a_broker_that_takes_itself_for_the_master_is_closed_until_it_knows_better(

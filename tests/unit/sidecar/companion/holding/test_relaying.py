@@ -12,7 +12,7 @@ from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.frame import FrameDecoder
 from ha_sidecar import limits
 from ha_sidecar.companion.holding import client_hold, held_client, relaying
-from ha_sidecar.companion.holding.relaying import NOT_ENOUGH_COPIES
+from ha_sidecar.companion.holding.relaying import REFUSED_UNWRITTEN
 from testkit.fakes.held_broker import (
     V5_2_0,
     V5_5_0,
@@ -77,7 +77,7 @@ async def test_what_is_not_a_send_is_sent_away_in_the_end(place: Place, successo
     [
         (ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy"),
         (ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now"),
-        (ResponseCode.SYSTEM_ERROR, NOT_ENOUGH_COPIES),
+        *((ResponseCode.SYSTEM_ERROR, refusal) for refusal in REFUSED_UNWRITTEN),
     ],
 )
 async def test_a_send_that_the_successor_cannot_take_yet_is_asked_again_and_the_client_does_not_know(
