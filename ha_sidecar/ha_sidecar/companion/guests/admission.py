@@ -13,13 +13,16 @@ while each node's kube-proxy learns of the new way.
     none in the time of one question                  wait; the companion asks again, over a new connection
     any, and a guest has waited for `WAIT_S`          that one passes
 
-The companion asks the broker while guests wait, and not otherwise.
+The companion asks the broker while guests wait, and not otherwise: each question is a new connection to a JVM
+that has just become master, while all clients come to it. So one answer that lets guests pass counts for
+those of the next `OPEN_FOR_S` too.
 
 Never: asks the controllers. What they said last, before the election or after it, is enough.
 """
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -33,6 +36,7 @@ from ha_sidecar.decisions.broker_facts import GroupFacts
 from ha_sidecar.decisions.succession import acknowledges
 
 AGAIN_S: Final = 0.01
+OPEN_FOR_S: Final = 0.5
 WAIT_S: Final = 1.5
 """Half of what a client gives a send."""
 
@@ -55,10 +59,13 @@ class Admission:
         """Epoch of `before` when guests passed last."""
         self._asking: asyncio.Task[None] | None = None
         self._waiting = 0
+        self._open_until_s = 0.0
         self._last: HARuntimeInfo | None = None
 
     async def passed(self) -> None:
         """Return when a guest that comes now may pass."""
+        if time.monotonic() < self._open_until_s and _epoch(self._before()) == self._passed_epoch:
+            return
         if self._asking is None or self._asking.done():
             self._asking = asyncio.ensure_future(self._until_open())
         self._waiting += 1
@@ -100,6 +107,7 @@ class Admission:
         is_copied = before is None or epoch == self._passed_epoch or acknowledges(answer, before)
         if answer.master and is_copied:
             self._passed_epoch = epoch
+            self._open_until_s = time.monotonic() + OPEN_FOR_S
         return answer.master and is_copied
 
 

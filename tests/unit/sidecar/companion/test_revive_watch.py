@@ -126,6 +126,24 @@ async def test_nothing_is_sent_while_the_broker_refuses_nothing(watched: Watched
     assert watched.broker.sent == []
 
 
+async def test_the_counters_of_a_broker_that_never_revived_a_message_are_not_read(
+    watched: WatchedReviveQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched.broker.committed.clear()
+    await watched.broker.stop_page()
+    await watched.watch.look()
+    assert caplog.text == ""
+
+
+async def test_the_first_message_that_a_broker_should_revive_and_refuses_is_owed(
+    watched: WatchedReviveQueue,
+) -> None:
+    watched.broker.committed.clear()
+    await watched.refuse(through=1)
+    await watched.watch.settle()
+    assert firsts(watched.broker) == [0, 1]
+
+
 async def test_a_master_that_refuses_again_gets_the_rest_later_and_nothing_twice(
     watched: WatchedReviveQueue,
 ) -> None:

@@ -108,6 +108,27 @@ async def test_all_that_wait_share_the_questions() -> None:
     assert broker.asked == 3
 
 
+async def test_guests_that_come_right_after_another_has_passed_cost_the_broker_no_question() -> None:
+    broker = ScriptedBroker(COPIED, SLAVE)
+    made = Admission(lambda: broker, lambda: THREE)
+    async with asyncio.timeout(WITHIN_S):
+        for _ in range(100):
+            await made.passed()
+    assert broker.asked == 1
+
+
+@pytest.mark.parametrize("answer", [None, SLAVE], ids=["no answer", "a slave's"])
+async def test_an_answer_that_is_not_a_master_s_counts_for_no_further_guest(
+    answer: HARuntimeInfo | None,
+) -> None:
+    broker = ScriptedBroker(answer, None)
+    made = Admission(lambda: broker, lambda: THREE)
+    await asyncio.wait_for(made.passed(), WITHIN_S)
+    asked = broker.asked
+    await asyncio.wait_for(made.passed(), WITHIN_S)
+    assert broker.asked > asked
+
+
 async def test_nobody_waits_for_a_copy_that_was_waited_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "WAIT_S", 0.05)
     broker, before = ScriptedBroker(ALONE), [THREE]
@@ -122,7 +143,10 @@ async def test_nobody_waits_for_a_copy_that_was_waited_for_in_vain(monkeypatch: 
     assert broker.asked > asked + 2, "another was master since, so its copy may be on its way"
 
 
-async def test_a_master_that_lost_its_copy_after_guests_have_passed_takes_more() -> None:
+async def test_a_master_that_lost_its_copy_after_guests_have_passed_takes_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(admission, "OPEN_FOR_S", 0.0)
     broker = ScriptedBroker(COPIED, ALONE)
     made = Admission(lambda: broker, lambda: THREE)
     for _ in range(2):
