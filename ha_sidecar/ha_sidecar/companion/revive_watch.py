@@ -9,8 +9,8 @@ Resetting the offset does not help: the broker continues after the greater of th
 memory. So the companion sends the checkpoints to the revive topic of the current master, without the
 acknowledged messages. The broker revives them in its next turn.
 
-A broker that has never revived a message has no offset of its revive queues. Its counters are not read then:
-for that page a JVM that has just become master needs more than 100 ms of CPU.
+A broker that has never revived a message lacks offsets of its revive queues. The watch does not read its
+counters then: for that page a JVM that has just become master needs more than 100 ms of CPU.
 
 A debt outlives this process in the companion's folder (`debt_store`). A companion without a debt that starts
 after the refusals does not know of them. Events: PopRevived.
