@@ -22,7 +22,8 @@ New connections before a known end wait at the companion's own port (`hold_port`
 others.
 
 Watching and holding have a thread of their own: a client's second try comes sooner than a busy event loop's
-next turn. No exception ends it: an unexpected one ends that hold, is logged, and the thread watches again.
+next turn. A busy thread of this process makes way for it after `SWITCH_S`, instead of the interpreter's usual
+5 ms. No exception ends it: an unexpected one ends that hold, is logged, and the thread watches again.
 
 Never: holds the clients of a slave, who have a master to go to; answers of itself anything else than that;
 keeps the port for longer than `hold_ms`, as the broker's next process needs it.
@@ -38,6 +39,7 @@ import contextlib
 import logging
 import select
 import socket
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -57,6 +59,8 @@ BIND_WITHIN_S: Final = 3.0
 """For how long a dying process may keep its port after its connections."""
 REDIAL_WITHIN_S: Final = 0.02
 BIND_AGAIN_S: Final = 0.0005
+SWITCH_S: Final = 0.0005
+"""How long one thread of the process computes while another one wants to."""
 ASK_AGAIN_S: Final = 0.02
 QUESTIONS_MAX: Final = 4
 """That overlap. On a busy machine fifty per second, each on a new connection, kept the successor from
@@ -128,6 +132,7 @@ class ClientHold:
     async def run(self) -> None:
         """Watch and hold until cancelled; a hold that has begun runs to its end."""
         self._loop = asyncio.get_running_loop()
+        sys.setswitchinterval(SWITCH_S)
         self._thread.start()
         try:
             while True:

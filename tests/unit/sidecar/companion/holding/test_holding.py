@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import sys
 import threading
 import time
 
@@ -198,6 +199,15 @@ async def test_the_port_of_a_dying_process_is_taken_in_the_moment_in_which_it_is
         await asyncio.sleep(DYING_S)
     assert await is_held(await place.client())
     assert len(tried) < 10, "it is tried when the connection ends, and not all the time"
+
+
+async def test_a_busy_event_loop_makes_way_for_the_thread_that_takes_the_port() -> None:
+    sys.setswitchinterval(1.0)
+    running = asyncio.create_task(Place().hold.run())
+    await asyncio.sleep(0)
+    assert sys.getswitchinterval() == pytest.approx(client_hold.SWITCH_S)
+    running.cancel()
+    await asyncio.wait([running])
 
 
 async def _accepted(listener: socket.socket) -> socket.socket:
