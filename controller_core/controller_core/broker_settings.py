@@ -68,7 +68,11 @@ MIN_IN_SYNC: Final = "minInSyncReplicas"
 
 CommitLog.asyncPutMessage looks at it, if CommitLog.needHandleHA does not see a slave.
 """
+MIN_IN_SYNC_REFUSAL: Final = "in-sync replicas not enough"
+"""A part of the remark with which such a send is refused; the code is SYSTEM_ERROR."""
 SENDS_FROM: Final = "startAcceptSendRequestTimeStamp"
 """Sends are refused before this time, UTC milliseconds; SendMessageProcessor.preSend looks at it."""
+SENDS_FROM_REFUSAL: Final = "broker unable to service, until "
+"""The beginning of the remark with which such a send is refused; the code is SYSTEM_ERROR."""
 FENCED_MS: Final = 10**15
 """A fence adds this to `SENDS_FROM`: a time in the year 33658, which no administrator has set."""

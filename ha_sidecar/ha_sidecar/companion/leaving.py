@@ -30,6 +30,7 @@ from enum import StrEnum
 from typing import Final
 
 from controller_core.access.signing import Sign
+from controller_core.broker_settings import MIN_IN_SYNC
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
@@ -142,7 +143,7 @@ async def _ask_state(
 
 def acknowledges_copies(held: Mapping[str, str]) -> bool:
     """Say whether, by its settings, a broker acknowledges only what two members and its whole set have."""
-    least = whole_number(held.get("minInSyncReplicas", ""))
+    least = whole_number(held.get(MIN_IN_SYNC, ""))
     return (
         held.get("brokerRole") == "SYNC_MASTER"
         and held.get("allAckInSyncStateSet") == "true"

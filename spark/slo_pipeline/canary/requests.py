@@ -6,6 +6,7 @@ told, also where subscription groups are not made by themselves.
 Source: MixAll.java (SELF_TEST_*), PullMessageProcessor.java, SendMessageProcessor.java (5.2.0 to 5.5.0).
 """
 
+from controller_core.broker_settings import MIN_IN_SYNC_REFUSAL, SENDS_FROM_REFUSAL
 from controller_core.remoting.client_headers import (
     CreateTopicRequestHeader,
     GetRouteInfoRequestHeader,
@@ -17,8 +18,6 @@ from controller_core.remoting.command import RemotingCommand
 
 _PERM_READ_WRITE = 6
 _REJECTED = "[REJECTREQUEST]"
-_NOT_ENOUGH = "in-sync replicas not enough"
-_STOPPED = "broker unable to service, until "
 
 
 def send_request(
@@ -77,9 +76,9 @@ def send_result(code: int, remark: str | None) -> str:
             return "not_master"
         case ResponseCode.SYSTEM_BUSY if _REJECTED in words:
             return "not_master"
-        case ResponseCode.SYSTEM_ERROR if _NOT_ENOUGH in words:
+        case ResponseCode.SYSTEM_ERROR if MIN_IN_SYNC_REFUSAL in words:
             return "in_sync_replicas_not_enough"
-        case ResponseCode.SYSTEM_ERROR if _STOPPED in words:
+        case ResponseCode.SYSTEM_ERROR if SENDS_FROM_REFUSAL in words:
             return "writes_stopped"
         case _:
             return "other"

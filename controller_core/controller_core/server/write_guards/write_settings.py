@@ -21,7 +21,6 @@ from controller_core.server.settings import properties
 
 COPIES_DIGITS_MAX: Final = 9
 """Digits of a setting that is noted; the broker's answer is a text that the broker chose."""
-TIME_DIGITS_MAX: Final = 19
 SENDS_REFUSED_MS: Final = 60_000
 """For how long a guard lets a broker refuse sends, if no leader ends it before.
 
@@ -89,7 +88,7 @@ class BrokerWriteSettings:
             raise RefusedError(
                 f"its {MIN_IN_SYNC} is not a number of at most {COPIES_DIGITS_MAX} digits: {shown(text)}"
             )
-        return WriteSettings(number, whole_number(held.get(SENDS_FROM, ""), TIME_DIGITS_MAX) or 0)
+        return WriteSettings(number, whole_number(held.get(SENDS_FROM, "")) or 0)
 
     async def _settings_at(self, address: str) -> dict[str, str]:
         answer = await ask_or_raise(self._ask, address, RequestCode.GET_BROKER_CONFIG)

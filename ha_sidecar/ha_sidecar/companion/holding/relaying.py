@@ -34,6 +34,7 @@ from typing import Final, Generic, TypeVar
 
 from msgspec import structs
 
+from controller_core.broker_settings import MIN_IN_SYNC_REFUSAL, SENDS_FROM_REFUSAL
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.errors import RemotingUsageError
@@ -53,7 +54,7 @@ FIRST_OPAQUE: Final = 1_000_000_000
 """All opaques of a relay have ten digits, so a send that could be written once can be written again."""
 C = TypeVar("C", bound=Hashable)
 """A client, of which nothing is known here."""
-REFUSED_UNWRITTEN: Final = ("in-sync replicas not enough", "broker unable to service, until ")
+REFUSED_UNWRITTEN: Final = (MIN_IN_SYNC_REFUSAL, SENDS_FROM_REFUSAL)
 """What a master's SYSTEM_ERROR says when it refused before it wrote: has too few copies, or is guarded."""
 
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from controller_core.broker_settings import MIN_IN_SYNC, SENDS_FROM
 from controller_core.channel.connection import Connection, refuse
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import (
@@ -28,9 +29,6 @@ from controller_core.server.settings import properties
 from testkit.sim.brokers.broker_log import BrokerLog
 from testkit.sim.brokers.broker_set import MasterView
 from testkit.sim.controllers.controller_parts import UTC_START_S
-
-SETTING = "minInSyncReplicas"
-SENDS_FROM = "startAcceptSendRequestTimeStamp"
 
 
 class Administered(Protocol):
@@ -62,7 +60,7 @@ def answer(broker: Administered, connection: Connection, request: RemotingComman
             return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
         case RequestCode.GET_BROKER_CONFIG:
             settings = {
-                SETTING: str(broker.in_sync_min),
+                MIN_IN_SYNC: str(broker.in_sync_min),
                 SENDS_FROM: str(broker.sends_from_ms),
                 "allAckInSyncStateSet": "true",
             }
@@ -71,7 +69,7 @@ def answer(broker: Administered, connection: Connection, request: RemotingComman
             return replace(told, version=VERSION_V5_2_0)
         case RequestCode.UPDATE_BROKER_CONFIG:
             values = properties.parse(request.body.decode())
-            broker.in_sync_min = int(values.get(SETTING, broker.in_sync_min))
+            broker.in_sync_min = int(values.get(MIN_IN_SYNC, broker.in_sync_min))
             broker.sends_from_ms = int(values.get(SENDS_FROM, broker.sends_from_ms))
             return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
         case RequestCode.GET_BROKER_HA_STATUS:

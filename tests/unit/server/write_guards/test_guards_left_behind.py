@@ -16,11 +16,6 @@ from testkit.products.one_controller import OneNode
 GUARDED = write_guard.OUT_OF_REACH
 
 
-@pytest.fixture(autouse=True)
-def _late_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_guard, "LATE_WITHIN_S", 0.05)
-
-
 async def _set_back_once(one: OneNode, old: Master) -> None:
     """Let a new leader set back what an earlier one had stopped; the note is not struck off yet."""
     await old.elect()

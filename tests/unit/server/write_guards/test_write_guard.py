@@ -16,11 +16,6 @@ from testkit.products.one_controller import OneNode
 GUARDED = write_guard.OUT_OF_REACH
 
 
-@pytest.fixture(autouse=True)
-def _late_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_guard, "LATE_WITHIN_S", 0.05)
-
-
 async def test_writes_are_stopped_and_drained_before_another_is_master_and_allowed_afterwards(
     one: OneNode,
 ) -> None:
