@@ -64,9 +64,24 @@ def listening_everywhere(port: int, backlog: int) -> socket.socket:
     Raises:
         OSError: the port cannot be had.
     """
-    dual = _has_v6() and socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if dual else socket.AF_INET
-    return socket.create_server(("", port), family=family, backlog=backlog, dualstack_ipv6=dual)
+    made = unbound_everywhere()
+    try:
+        made.bind(("", port))
+        made.listen(backlog)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def unbound_everywhere() -> socket.socket:
+    """Return a socket for every interface, in IPv4 and IPv6, that is still to be bound to a port."""
+    is_dual = _has_v6() and socket.has_dualstack_ipv6()
+    made = socket.socket(socket.AF_INET6 if is_dual else socket.AF_INET)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if is_dual:
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    return made
 
 
 def set_options(sock: socket.socket | None) -> None:

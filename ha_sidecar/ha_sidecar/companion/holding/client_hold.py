@@ -9,7 +9,7 @@ the same address.
 
     watching   one idle connection to the broker; its end is the first sign that the process is gone
     binding    the broker's port; in use while the broker lives (it ends idle ones in 2 min), and for a moment
-               while it dies (`ClientHold._bound`)
+               while it dies. A process of its own watches and binds (`port_taker`)
     holding    until the controllers name a successor with enough copies
     relaying   until clients are served at the addresses that they come to (`served_elsewhere`), or `hold_ms`
                are over. Where only this broker's own address leads to the successor yet, its clients are
@@ -21,9 +21,8 @@ the same address.
 New connections before a known end wait at the companion's own port (`hold_port`), and are held with the
 others.
 
-Watching and holding have a thread of their own: a client's second try comes sooner than a busy event loop's
-next turn. A busy thread of this process makes way for it after `SWITCH_S`, instead of the interpreter's usual
-5 ms. No exception ends it: an unexpected one ends that hold, is logged, and the thread watches again.
+Holding has a thread of its own: a client's second try comes sooner than a busy event loop's next turn. No
+exception ends it: an unexpected one ends that hold, is logged, and the thread watches again.
 
 Never: holds the clients of a slave, who have a master to go to; answers of itself anything else than that;
 keeps the port for longer than `hold_ms`, as the broker's next process needs it.
@@ -39,7 +38,6 @@ import contextlib
 import logging
 import select
 import socket
-import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -49,18 +47,14 @@ from controller_core.tls.serving import MemberTls
 from ha_sidecar.address import HostPort
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.companion.holding.held_clients import WAKES_MAX, HeldClients
-from ha_sidecar.companion.holding.hold_port import HoldPort, listening
+from ha_sidecar.companion.holding.hold_port import HoldPort
+from ha_sidecar.companion.holding.port_taker import PortTaker
 from ha_sidecar.companion.holding.served_elsewhere import ServedClients
+from ha_sidecar.companion.holding.taking_process import CONNECTED, ENDED, TAKEN
 from ha_sidecar.decisions.broker_facts import GroupFacts
 
-DIAL_WITHIN_S: Final = 1.0
-DIAL_AGAIN_S: Final = 0.2
-BIND_WITHIN_S: Final = 3.0
-"""For how long a dying process may keep its port after its connections."""
-REDIAL_WITHIN_S: Final = 0.02
-BIND_AGAIN_S: Final = 0.0005
-SWITCH_S: Final = 0.0005
-"""How long one thread of the process computes while another one wants to."""
+WATCH_AGAIN_S: Final = 0.2
+"""From an unexpected error to the next watch."""
 ASK_AGAIN_S: Final = 0.02
 QUESTIONS_MAX: Final = 4
 """That overlap. On a busy machine fifty per second, each on a new connection, kept the successor from
@@ -132,7 +126,6 @@ class ClientHold:
     async def run(self) -> None:
         """Watch and hold until cancelled; a hold that has begun runs to its end."""
         self._loop = asyncio.get_running_loop()
-        sys.setswitchinterval(SWITCH_S)
         self._thread.start()
         try:
             while True:
@@ -199,27 +192,34 @@ class ClientHold:
             except Exception:
                 _log.exception("the hold begins again: an unexpected error")
                 self._room.close()
-                self._ready((), DIAL_AGAIN_S)
+                self._ready((), WATCH_AGAIN_S)
         self._room.close()
 
     def _watch_once(self) -> None:
-        """Watch one connection to its end, and hold the clients if the broker died as master."""
-        try:
-            watched = socket.create_connection(self._broker, DIAL_WITHIN_S)
-        except OSError:
-            self._ready((), DIAL_AGAIN_S)
-            return
-        self._room.open()
-        with watched:
-            is_over = bool(self._ready((watched,), None))
-        self._before = self._mastered() if is_over else None
-        self._successor = None
-        self._served = ServedClients.NONE
-        # The clients of a slave need no hold.
-        listener = self._bound() if self._before is not None else None
-        if listener is not None:
-            with contextlib.closing(self._room):
-                self._hold(listener)
+        """Watch one process of the broker to its end, and hold its clients if it died as master."""
+        with PortTaker(self._broker) as taker:
+            if self._is_taken(taker):
+                with contextlib.closing(self._room):
+                    self._hold(taker.listener)
+
+    def _is_taken(self, taker: PortTaker) -> bool:
+        """Wait until the port is taken; False if no master had it, or if stopped."""
+        while not self._is_stopping:
+            if not self._ready((taker.reports,), None):
+                continue
+            report = taker.report()
+            if report.kind == CONNECTED:
+                self._room.open()
+            elif report.kind == ENDED:
+                self._before, self._successor = self._mastered(), None
+                self._served = ServedClients.NONE
+                # The clients of a slave need no hold.
+                if self._before is None:
+                    return False
+            elif report.kind == TAKEN:
+                self._refused_ms_max = report.refused_ms_max
+                return True
+        return False
 
     def _ready(self, of: Sequence[socket.socket], timeout_s: float | None) -> list[socket.socket]:
         """Wait for some of the sockets; none if woken, or the time was over, before."""
@@ -231,33 +231,6 @@ class ClientHold:
             self._woken.recv(WAKES_MAX)
             return []
         return [sock for sock in of if sock.fileno() in found]
-
-    def _bound(self) -> socket.socket | None:
-        """Take the port as soon as the process has lost it; None if it lives.
-
-        The kernel closes the newest files of a process first, so its connections end before its port. A
-        connection that is made in between is never accepted, and ends in the moment in which the port is
-        free. So this thread makes one, and sleeps until then.
-
-        Why not try the port every 0.5 ms: on a busy machine such a sleep lasts longer. At a load average of
-        18 the port was taken 2 to 14 ms after the connection's end, and this way after 0.2 to 0.4 ms.
-        """
-        ended_s = time.monotonic()
-        until_s = ended_s + BIND_WITHIN_S
-        while not self._is_stopping and time.monotonic() < until_s:
-            with contextlib.suppress(OSError):
-                listener = listening(self._broker[1])
-                self._refused_ms_max = (time.monotonic() - ended_s) * 1000
-                return listener
-            try:
-                unaccepted = socket.create_connection(self._broker, REDIAL_WITHIN_S)
-            except OSError:
-                time.sleep(BIND_AGAIN_S)
-                continue
-            with unaccepted:
-                self._ready((unaccepted,), until_s - time.monotonic())
-            ended_s = time.monotonic()
-        return None
 
     def _relay(self, clients: HeldClients) -> None:
         if self._successor is not None:

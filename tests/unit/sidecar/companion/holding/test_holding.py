@@ -3,9 +3,7 @@
 import asyncio
 import contextlib
 import socket
-import sys
 import threading
-import time
 
 import pytest
 
@@ -13,7 +11,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.frame import encode
 from ha_sidecar import limits
-from ha_sidecar.companion.holding import client_hold, held_clients, hold_port
+from ha_sidecar.companion.holding import client_hold, held_clients
 from testkit.fakes.held_broker import (
     V5_2_0,
     V5_5_0,
@@ -170,60 +168,6 @@ async def test_an_idle_connection_that_a_living_broker_closed_is_dialled_anew(pl
     place.drop_connections()
     await place.wait_connected()
     assert place.hold.held == 0
-
-
-DYING_S = 0.3
-
-
-def _tries(monkeypatch: pytest.MonkeyPatch, in_use_s: float = 0.0) -> list[float]:
-    """Count the tries to take the port, which is in use for so long after the first; return their times."""
-    tried: list[float] = []
-
-    def listening(port: int) -> socket.socket:
-        tried.append(time.monotonic())
-        if tried[-1] < tried[0] + in_use_s:
-            raise OSError("in use")
-        return hold_port.listening(port)
-
-    monkeypatch.setattr(client_hold, "listening", listening)
-    return tried
-
-
-async def test_the_port_of_a_dying_process_is_taken_in_the_moment_in_which_it_is_free(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried = _tries(monkeypatch)
-    with hold_port.listening(place.port) as dying:
-        watched = await _accepted(dying)
-        watched.close()
-        await asyncio.sleep(DYING_S)
-    assert await is_held(await place.client())
-    assert len(tried) < 10, "it is tried when the connection ends, and not all the time"
-
-
-async def test_a_busy_event_loop_makes_way_for_the_thread_that_takes_the_port() -> None:
-    sys.setswitchinterval(1.0)
-    running = asyncio.create_task(Place().hold.run())
-    await asyncio.sleep(0)
-    assert sys.getswitchinterval() == pytest.approx(client_hold.SWITCH_S)
-    running.cancel()
-    await asyncio.wait([running])
-
-
-async def _accepted(listener: socket.socket) -> socket.socket:
-    """Return the first connection that comes."""
-    loop = asyncio.get_running_loop()
-    async with asyncio.timeout(WITHIN_S):
-        return (await loop.sock_accept(listener))[0]
-
-
-async def test_a_port_that_refuses_and_is_not_free_yet_is_tried_until_it_is(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _tries(monkeypatch, in_use_s=DYING_S)
-    await place.start_broker()
-    place.kill_broker()
-    assert await is_held(await place.client())
 
 
 @pytest.mark.usefixtures("few_late_clients")
