@@ -23,7 +23,8 @@ their JVMs are still starting, on small machines they take the CPU of brokers an
 these had of late make controllers wait for longer.
 
 PLACEMENTS="controllers dns" freezes and cuts the master's node with each of these parts on it, beside
-the nodes as they are. OUT names the file that gets a line of JSON for each run.
+the nodes as they are. OUT names the folder of the file that gets a line of JSON for each run, and of the
+logs of the clients in pods.
 """
 
 import argparse
@@ -40,6 +41,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from controller_core.command_line.version import commit
 from testkit.kube import plain
 from testkit.kube.client_tls import IN_TLS, move_clients
 from testkit.kube.failover.agents import node_agents, until_judged
@@ -84,9 +86,9 @@ class Records:
     """The file with a line for each run; it grows, so that an interrupted benchmark keeps its runs."""
 
     def __init__(self, path: Path, arguments: argparse.Namespace) -> None:
-        """Take the file, whose folder is made, and the options that each line repeats."""
+        """Take the file, whose folder is made, and the options; each line repeats them and the commit."""
         self._path = path
-        self._options = {
+        self._options = {"commit": commit()} | {
             name: getattr(arguments, name) for name in ("threads", "tls", "transactions", "agents", "warm_up")
         }
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -126,6 +128,7 @@ async def ours(
                 outside=outside,
                 transactions=arguments.transactions,
                 warm_up_s=arguments.warm_up,
+                logs=arguments.out.parent / "client_logs",
             )
 
         return measure

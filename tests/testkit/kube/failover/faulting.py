@@ -12,8 +12,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final, Protocol
 
+from testkit.kube.failover.client_logs import keep_client_logs
 from testkit.kube.failover.phases import EndpointWatch, held_phases, ms, phases_of
 from testkit.kube.failover.placement import lost_with, nodes_of_pods, place
 from testkit.kube.group import GroupView, KubeGroup
@@ -129,6 +131,7 @@ async def measured_by_clients(
     outside: OutsideClients | None = None,
     transactions: bool = True,
     warm_up_s: float = 0.0,
+    logs: Path | None = None,
 ) -> tuple[FaultCost, ...]:
     """Do one fault to a whole group, addressed with its members, and wait until it is whole again.
 
@@ -146,6 +149,7 @@ async def measured_by_clients(
         outside: where those outside run; None without any.
         transactions: whether the pod with consumers commits transactions, too.
         warm_up_s: how much longer than `BEFORE_S` clients run before the fault.
+        logs: the folder that keeps the logs of clients in pods; None for none.
 
     Raises:
         KubeError: the group, the load or the fault failed, or the placement is not possible.
@@ -161,7 +165,7 @@ async def measured_by_clients(
     loads: dict[str, AbstractAsyncContextManager[_Clients]] = {}
     if INSIDE in clients:
         inside = (group.cluster, image, name_server, name, elsewhere, settings)
-        loads[INSIDE] = _client(*inside, transactions=transactions)
+        loads[INSIDE] = _client(*inside, transactions=transactions, logs=logs)
     if outside is not None:
         outside.lead_to(elsewhere)
         loads |= _outside_loads(outside, clients, name, settings)
@@ -308,16 +312,20 @@ async def _client(
     settings: LoadSettings = LOAD,
     *,
     transactions: bool = True,
+    logs: Path | None = None,
 ) -> AsyncIterator[_Clients]:
     """Run the load and the consumers, in pods and on a topic of this name, on a node."""
-    load = LoadPod(cluster, name, image, name_server, name)
-    consumers = ConsumerPod(cluster, f"{name}-consumers", image, name_server, name)
+    pods = (name, f"{name}-consumers")
+    load = LoadPod(cluster, pods[0], image, name_server, name)
+    consumers = ConsumerPod(cluster, pods[1], image, name_server, name)
     selector = {"kubernetes.io/hostname": node}
     try:
         await load.start(settings, node_selector=selector)
         await consumers.start(selector, jvm=settings.jvm, transactions=transactions)
         yield _Clients(load, consumers)
     finally:
+        if logs is not None:
+            await keep_client_logs(cluster, pods, logs)
         await load.remove()
         await consumers.remove()
 
