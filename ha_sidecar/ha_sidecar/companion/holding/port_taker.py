@@ -21,8 +21,8 @@ END_WITHIN_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """`CONNECTED`, `ENDED`, `LIVES` or `TAKEN`, and for how long at most nobody had the port."""
+class TakerReport:
+    """`CONNECTED`, `ENDED`, `LIVES` or `TAKEN`, and for how long at most the port was closed."""
 
     kind: str
     refused_ms_max: float = 0.0
@@ -56,7 +56,7 @@ class PortTaker:
                 start_new_session=True,
             )
 
-    def report(self) -> Report:
+    def report(self) -> TakerReport:
         """Wait for the next report, and return it.
 
         Raises:
@@ -65,7 +65,7 @@ class PortTaker:
         words = self.reports.recv(REPORT_BYTES_MAX).decode().split()
         if not words:
             raise OSError(f"the process that takes the port ended with status {self._process.wait()}")
-        return Report(words[0], float(words[1])) if words[0] == TAKEN else Report(words[0])
+        return TakerReport(words[0], float(words[1])) if words[0] == TAKEN else TakerReport(words[0])
 
     def close(self) -> None:
         """End the process, and free the port."""

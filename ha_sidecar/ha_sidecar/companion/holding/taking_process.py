@@ -1,7 +1,7 @@
 """The process that takes a dead broker's port, for the companion that started it (`port_taker`).
 
 The kernel closes the newest files of a dying process first, so its connections end before its port. A client
-that dials in the moment in which nobody has the port is refused, and its three tries take milliseconds. This
+that dials while the port is closed is refused, and its three tries take milliseconds. This
 process has one thread and nothing else to do, so it runs as soon as the kernel has closed the port. A thread
 of the companion waited for its other threads first: on two busy cores 6 to 8 ms in the median, and up to 25.
 
@@ -14,7 +14,7 @@ ends in the moment in which the port is free, and this process sleeps until then
     <- ended               that connection has ended
     <- lives               the port is in use after `BIND_WITHIN_S`: the broker ends idle connections, and is
                            dialled again
-    <- taken MS            the given socket listens, and nobody had the port for at most so many milliseconds.
+    <- taken MS            the given socket listens, and the port was closed for at most so many ms.
                            This process ends
 
 It runs without the installed packages, which would cost ten times its memory: it imports nothing but the

@@ -133,14 +133,12 @@ async def measured_by_clients(
     warm_up_s: float = 0.0,
     logs: Path | None = None,
 ) -> tuple[FaultCost, ...]:
-    """Do one fault to a whole group, addressed with its members, and wait until it is whole again.
-
-    Return the cost to each client, in the order of `CLIENTS`.
+    """Do one fault to a whole group, and return the cost to each of `CLIENTS` once it is whole again.
 
     Args:
         group: the group.
         image: of the clients in pods.
-        name_server: for the clients in pods.
+        name_server: theirs.
         fault: one of `FAULTS`.
         number: of the run, for the names of its pods and topic.
         placement: the part that runs on the master's node; empty for any.
@@ -157,9 +155,8 @@ async def measured_by_clients(
     if fault == AGAIN:
         await group.until_fresh()
     before = await place(group, placement) if placement else await group.until_at_home()
-    nodes = await nodes_of_pods(group.cluster)
+    nodes, first = await nodes_of_pods(group.cluster), before
     elsewhere = unharmed_node(nodes, before.master, f"{group.name}-log-0")
-    first = before
     beside = await lost_with(group, before.master) if fault in {FREEZE, CUT} else ()
     name = f"load-{fault}-{number}"
     loads: dict[str, AbstractAsyncContextManager[_Clients]] = {}
