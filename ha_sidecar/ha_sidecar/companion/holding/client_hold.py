@@ -197,7 +197,7 @@ class ClientHold:
 
     def _watch_once(self) -> None:
         """Watch one process of the broker to its end, and hold its clients if it died as master."""
-        with PortTaker(self._broker) as taker:
+        with contextlib.closing(PortTaker(self._broker)) as taker:
             if self._is_taken(taker):
                 with contextlib.closing(self._room):
                     self._hold(taker.listener)

@@ -7,8 +7,7 @@ import socket
 import subprocess
 import sys
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from controller_core.channel.sockets import unbound_everywhere
 from ha_sidecar.address import HostPort
@@ -17,7 +16,6 @@ from ha_sidecar.companion.holding.hold_port import BACKLOG
 from ha_sidecar.companion.holding.taking_process import TAKEN
 
 REPORT_BYTES_MAX: Final = 64
-END_WITHIN_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +66,8 @@ class PortTaker:
         return TakerReport(words[0], float(words[1])) if words[0] == TAKEN else TakerReport(words[0])
 
     def close(self) -> None:
-        """End the process, and free the port."""
+        """End the process, which keeps nothing, and free the port."""
         self.reports.close()
-        try:
-            self._process.wait(END_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._process.kill()
+        self._process.wait()
         self.listener.close()
-
-    def __enter__(self) -> Self:
-        """Return it; the end of the block closes it."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close it."""
-        self.close()

@@ -138,7 +138,7 @@ async def measured_by_clients(
     Args:
         group: the group.
         image: of the clients in pods.
-        name_server: theirs.
+        name_server: for the clients in pods.
         fault: one of `FAULTS`.
         number: of the run, for the names of its pods and topic.
         placement: the part that runs on the master's node; empty for any.

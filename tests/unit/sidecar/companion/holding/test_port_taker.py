@@ -1,6 +1,7 @@
 """A process of its own takes the port of a dead broker: at once, and never that of a living one."""
 
 import asyncio
+import contextlib
 import socket
 import sys
 import threading
@@ -60,18 +61,9 @@ def dying() -> Iterator[Dying]:
 @pytest.fixture
 def taker(dying: Dying) -> Iterator[PortTaker]:
     """A process that watches it."""
-    with PortTaker(dying.address) as made:
+    with contextlib.closing(PortTaker(dying.address)) as made:
         made.reports.settimeout(WITHIN_S)
         yield made
-
-
-def dialled(port: int) -> bool:
-    """Say whether a port takes connections."""
-    try:
-        socket.create_connection(("127.0.0.1", port), WITHIN_S).close()
-    except ConnectionRefusedError:
-        return False
-    return True
 
 
 def test_the_port_of_a_dying_process_is_taken_in_the_moment_in_which_it_is_free(
@@ -133,20 +125,22 @@ def test_who_wants_no_port_has_none_and_the_process_has_ended(dying: Dying, take
     assert taker.report().kind == ENDED
     taker.close()
     dying.listener.close()
-    assert not dialled(dying.address[1])
+    with pytest.raises(ConnectionRefusedError), socket.create_connection(dying.address, WITHIN_S):
+        pass
 
 
 def test_a_port_that_nobody_has_yet_is_not_taken() -> None:
-    port = free_port()
-    with PortTaker(("127.0.0.1", port)) as taker:
+    broker = ("127.0.0.1", free_port())
+    with contextlib.closing(PortTaker(broker)) as taker:
         taker.reports.settimeout(2 * taking_process.DIAL_AGAIN_S)
         with pytest.raises(TimeoutError):
             taker.report()
-        assert not dialled(port)
+        with pytest.raises(ConnectionRefusedError), socket.create_connection(broker, WITHIN_S):
+            pass
 
 
 def test_the_end_of_the_process_is_an_error_that_names_its_status(dying: Dying) -> None:
-    with PortTaker(("127.0.0.1", dying.address[1])) as taker, dying.accepted():
+    with contextlib.closing(PortTaker(dying.address)) as taker, dying.accepted():
         assert taker.report().kind == CONNECTED
         taker._process.kill()
         with pytest.raises(OSError, match="ended with status -9"):
