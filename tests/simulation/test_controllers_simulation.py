@@ -48,6 +48,11 @@ def test_a_later_epoch_without_messages_loses_no_message_when_controllers_begin_
     assert run_with_an_empty_later_epoch(seed=1).violations == ()
 
 
+def test_a_replica_is_back_in_sync_although_the_end_of_its_older_link_comes_late() -> None:
+    # In this schedule the last words of the older link come after the first ones of the newer.
+    assert run_schedule(4423).violations == ()
+
+
 def test_the_same_seed_gives_the_same_run_in_another_process_too() -> None:
     program = "from testkit.sim.runs.controller_schedules import run_schedule; print(run_schedule(5).trace)"
     environment = {**os.environ, "PYTHONHASHSEED": "4711"}

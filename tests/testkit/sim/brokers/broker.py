@@ -94,7 +94,6 @@ class SimulatedBroker:
         self._network = network
         self._random = random
         self._observations = observations
-        self._master_host = ""
         self._following: asyncio.Task[None] | None = None
         self._links = ControllerLinks(controllers, random, beat_s)
         self._ports: dict[int, BrokerPort] = {}
@@ -118,7 +117,7 @@ class SimulatedBroker:
         self.view = self._last_view = None
         self._links = ControllerLinks(self._controllers, self._random, self._beat_s)
         self._ports, self._waiting = {}, []
-        self._following, self._master_host = None, ""
+        self._following = None
         self.registered = self._reporting = False
         self.process.spawn(self._run())
 
@@ -274,8 +273,7 @@ class SimulatedBroker:
             self.view = self._last_view = last.next_mastership(members, body.sync_state_set_epoch)
         else:
             self.view = None
-            self._master_host = address.rpartition(":")[0]
-            self._following = self.process.spawn(self._follow(epoch, self._master_host))
+            self._following = self.process.spawn(self._follow(epoch, address.rpartition(":")[0]))
 
     def _end_links(self) -> None:
         if self._following is not None:
@@ -283,8 +281,7 @@ class SimulatedBroker:
             self._following = None
         ports, self._ports = self._ports, {}
         for port in ports.values():
-            if port.link is not None:
-                port.link.close()
+            port.end()
 
     async def _follow(self, epoch: int, host: str) -> None:
         while self.epoch == epoch:
@@ -302,6 +299,9 @@ class SimulatedBroker:
         """A slave goes on at an offset."""
         if self.view is None:
             return
+        other = self._ports.pop(slave_id, port)
+        if other is not port:
+            other.end()  # a slave that has two links, because the end of one is late, begins again
         self._ports[slave_id] = port
         self.view.linked.add(slave_id)
         self.slave_acked(port, offset)

@@ -108,6 +108,11 @@ class BrokerPort(asyncio.Protocol):
         if self.link is not None:
             self.link.write((number, result, epoch))
 
+    def end(self) -> None:
+        """End the link."""
+        if self.link is not None:
+            self.link.close()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """The link ended."""
         self.link = None
