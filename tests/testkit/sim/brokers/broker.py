@@ -27,7 +27,7 @@ from testkit.sim.brokers import broker_admin
 from testkit.sim.brokers.broker_calls import BEAT_S, DIAL_TIMEOUT_S, FAILED, ControllerLinks
 from testkit.sim.brokers.broker_ha import BrokerPort, SlaveEnd
 from testkit.sim.brokers.broker_log import BrokerLog
-from testkit.sim.brokers.broker_set import MasterView, Proposal
+from testkit.sim.brokers.broker_set import DEFINITE_REFUSALS, MasterView, Proposal
 from testkit.sim.checks.observations import Observations
 from testkit.sim.controllers import api_answers
 from testkit.sim.loop.simulated_network import Network
@@ -42,7 +42,6 @@ SEND_TIMEOUT_S = 2.0
 IN_SYNC_MIN = 2
 PORT = 10911
 DATA_PORT = 10912
-DEFINITE_REFUSALS = frozenset((2000, 2001, 2002, 2003, 2006, 2013))
 
 
 class SimulatedBroker:
@@ -299,10 +298,10 @@ class SimulatedBroker:
         """A slave goes on at an offset."""
         if self.view is None:
             return
-        other = self._ports.pop(slave_id, port)
+        other = self._ports.get(slave_id, port)
+        self._ports[slave_id] = port
         if other is not port:
             other.end()  # a slave that has two links, because the end of one is late, begins again
-        self._ports[slave_id] = port
         self.view.linked.add(slave_id)
         self.slave_acked(port, offset)
 

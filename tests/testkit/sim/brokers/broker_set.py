@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 REQUEST_LIFE_S = 8.0
 """How long a request may live in pauses and queues; after that, a set that still has its old
 epoch was not changed by it."""
+DEFINITE_REFUSALS = frozenset((2000, 2001, 2002, 2003, 2006, 2013))
 FORGETS_PROPOSALS = "forgets proposals"
 SHRINKS_ALONE = "shrinks alone"
 

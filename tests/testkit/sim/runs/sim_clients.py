@@ -20,8 +20,9 @@ from controller_core.remoting import headers
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from testkit.sim.brokers.broker import DATA_PORT, DEFINITE_REFUSALS
+from testkit.sim.brokers.broker import DATA_PORT
 from testkit.sim.brokers.broker_ha import ObjectWriter
+from testkit.sim.brokers.broker_set import DEFINITE_REFUSALS
 from testkit.sim.checks.observations import Observations
 from testkit.sim.controllers.api_answers import of_election, of_replica_info
 from testkit.sim.loop.simulated_network import Network
